@@ -78,7 +78,7 @@ def lying(problem, options, context, budgets):
 
 
 def short(problem, options, context, budgets):
-    """Stop after the first answer, though nobody asked."""
+    """Stop after the first answer without a request."""
     yield solve(problem, options, context)
 
 

@@ -31,7 +31,7 @@ CORE_FLOORS = (
     ("errors version", "the exception tree, calls with wrong arguments; the version"),
     ("messages", "the text of messages: one printable line, never longer than a limit"),
 )
-"""Folders (and single files) of the core from top to bottom: each imports only what stands below it."""
+"""Folders (and single files) of the core from top to bottom: each imports only from those below it."""
 
 ZOO_FLOORS = (
     ("joint", "solvers that combine families"),
@@ -65,13 +65,13 @@ MODULES = {module_name(path): path for path in SOURCES}
 
 @cache
 def parsed(path):
-    """The syntax tree of a source, which nobody changes."""
+    """The syntax tree of a source, which must not be changed."""
     return ast.parse(path.read_text())
 
 
 @cache
 def imports(path, *, typing=True):
-    """Modules and names that a file imports, anywhere in it; without those of type checkers only, if so asked."""
+    """Modules and names that a file imports anywhere, optionally without imports for type checkers."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
@@ -114,7 +114,7 @@ def module_of(name):
 
 
 def floor_of(module, floors):
-    """Floor of a module, counted from the bottom; None for what stands on none (``__init__``, ``__main__``)."""
+    """Floor of a module, counted from the bottom; None for modules without a floor (``__init__``, ``__main__``)."""
     parts = module.split(".")
     for height, (rooms, _) in enumerate(reversed(floors)):
         if len(parts) > 1 and parts[1] in rooms.split():

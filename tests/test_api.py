@@ -52,7 +52,7 @@ def test_functions_explain_all_arguments(name):
     assert re.match(r"[^\n]+\.$", function.__doc__.split("\n")[0]), name
     found = sections(function.__doc__)
     parameters = [key for key in inspect.signature(function).parameters if key != "self"]
-    one_of_a_method = name in METHODS and len(parameters) == 1  # its summary line says what it is
+    one_of_a_method = name in METHODS and len(parameters) == 1  # it has a summary line
     if (
         parameters
         and not one_of_a_method

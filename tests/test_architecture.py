@@ -1,4 +1,4 @@
-"""Who may import whom (the floors of `tests.house`), what importing costs, and how long a file or a function may be."""
+"""Allowed imports (the floors of `tests.house`), costs of imports, and limits on the length of files and functions."""
 
 import ast
 import doctest
@@ -74,7 +74,7 @@ def test_verifier_and_placement_are_twins():
 
 
 def test_zoo_knows_the_contract_and_placement_only():
-    """Algorithms propose, as anybody's do; verification and conclusions are the core's."""
+    """Algorithms only propose, like those of plug-ins; verification and conclusions belong to the core."""
     found = importing(ZOO, "remat")
     others = {
         module: hits
@@ -225,7 +225,7 @@ def test_messages_outside_the_command_line_name_no_flag():
 
 
 def test_names_in_texts_lead_somewhere():
-    """What docstrings and pages call by its dotted name is there."""
+    """Dotted names in docstrings and pages exist."""
     pages = [*SOURCES, *places.DOCS.rglob("*.md"), places.ROOT / "README.md", places.ROOT / "CONTRIBUTING.md"]
     named = {name for page in pages for name in re.findall(r"`(remat(?:_algorithms)?(?:\.\w+)+)[`(]", page.read_text())}
     assert len(named) > 50

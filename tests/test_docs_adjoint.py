@@ -45,7 +45,7 @@ def test_streamed_algorithms_are_listed():
     assert named == {algorithm.name for algorithm in remat.algorithms(kind="adjoint") if algorithm.stream}
 
 
-def test_shell_block(tmp_path, monkeypatch, capsys):
+def test_the_shell_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     block = PAGE.split("    remat generate", 1)[1].split("\n\n", 1)[0]
     commands = [line for line in ("remat generate" + block).replace("\\\n", " ").splitlines() if line.strip()]
@@ -66,5 +66,5 @@ def test_shell_block(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([a-z_/.-]+\.md)\)", PAGE))
-def test_links(link):
+def test_links_lead_to_files(link):
     assert (FOLDER / link).is_file()

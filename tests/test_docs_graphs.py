@@ -26,7 +26,7 @@ def assert_prints(command, shown, capsys):
     assert [line for line in shown.splitlines() if line[4:] not in [*printed, "..."]] == []
 
 
-def test_the_example(tmp_path, monkeypatch, capsys):
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("graph.json").write_text(PAGE.split("```json\n", 1)[1].split("```", 1)[0])
     page = PAGE.split("## Fields")[0]
@@ -87,5 +87,5 @@ def test_fields_and_defaults(heading, model):
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([a-z/.-]+\.md)[#)]", PAGE))
-def test_links(link):
+def test_links_lead_to_files(link):
     assert (FOLDER / link).is_file()

@@ -107,7 +107,7 @@ def test_what_is_no_document(tmp_path, content, why):
         ('{"\\u0061": 1, "a": 2}', "$", "a"),
     ],
 )
-def test_duplicate_keys(tmp_path, content, path, key):
+def test_duplicate_keys_are_refused(tmp_path, content, path, key):
     with pytest.raises(InstanceError) as caught:
         read_document(written(tmp_path / "a.json", content))
     assert caught.value.path == path
@@ -191,7 +191,7 @@ JSON = st.recursive(
 @given(JSON, st.booleans())
 def test_drawn_documents_take_no_more_than_their_bill(document, plain):
     text = json.dumps([document] * 30, ensure_ascii=plain)
-    assert taken(text) <= bill(text) + 20_000  # what the parser itself takes
+    assert taken(text) <= bill(text) + 20_000  # memory of the parser itself
     assert parse_document(text.encode(), "x") == json.loads(text, parse_float=Decimal)
 
 
@@ -305,7 +305,7 @@ def test_chunks_are_joined(tmp_path):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
-def test_standard_output(capsys):
+def test_text_is_written_to_standard_output(capsys):
     write_text("-", ["a", "b\n"])
     assert capsys.readouterr().out == "ab\n"
 

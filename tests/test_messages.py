@@ -1,4 +1,4 @@
-"""Messages are one printable line of bounded length, whatever they quote."""
+"""Messages are one printable line of bounded length, including quoted texts."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings

@@ -56,7 +56,7 @@ UNIT = Units("unit", "unit")
         (0.57 * 100, 57),  # 56.99999999999999
     ],
 )
-def test_sizes(value, size):
+def test_sizes_are_parsed_exactly(value, size):
     parsed = parse_size(value)
     assert parsed == size
     assert type(parsed) is int
@@ -168,7 +168,7 @@ def test_sizes_are_exact(size):
         ("1e3 ns", "us", 1),
     ],
 )
-def test_times(value, unit, time):
+def test_times_are_parsed_exactly(value, unit, time):
     parsed = parse_time(value, Units(unit))
     assert parsed == time
     assert type(parsed) is type(time)
@@ -226,7 +226,7 @@ def test_float_times_come_back_as_they_are(time):
         (4, UNIT, 4),
     ],
 )
-def test_bandwidths(value, units, rate):
+def test_bandwidths_are_parsed_exactly(value, units, rate):
     parsed = parse_bandwidth(value, units)
     assert parsed == rate
     assert type(parsed) is type(rate)
@@ -264,7 +264,7 @@ def test_what_is_no_bandwidth(value, units, why):
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30", 30), ("30s", 30), ("0.5", 0.5), ("500ms", 0.5), ("5min", 300), ("1h", 3600), ("0", 0)]
 )
-def test_durations(text, seconds):
+def test_durations_are_parsed(text, seconds):
     assert parse_duration(text) == seconds
 
 

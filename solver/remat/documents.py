@@ -372,7 +372,7 @@ def keys_in(data: bytes) -> int:
     """Return an upper bound on the number of keys in the objects of a JSON text; -1 if it needs a closer look.
 
     A quote followed by a colon within a string counts as a key; therefore the true number may be smaller. If a blank
-    precedes a colon, nothing is counted.
+    precedes a colon, the result is -1.
     """
     if any(blank in data for blank in (b" :", b"\n:", b"\t:", b"\r:")):
         return -1

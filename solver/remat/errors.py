@@ -260,7 +260,7 @@ def _words(name: str) -> set[str]:
 def _unbound(
     function: Callable[..., Any], positional: Sequence[str], given: int, keywords: dict[str, Any]
 ) -> tuple[str, str]:
-    """Say why a call does not fit a function, and name the argument."""
+    """Describe why a call does not match a function's signature, and name the argument."""
     import inspect
 
     twice = next((name for name in positional[:given] if name in keywords), None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 LONGEST_MESSAGE = 300
-"""Maximum characters of a message, whatever names and values it quotes."""
+"""Maximum number of characters of a message, including quoted names and values."""
 
 LONGEST_PATH = 120
 """Maximum characters of a JSON path."""

@@ -325,7 +325,7 @@ def format_sizes(sizes: Sequence[int], units: Units | None = None) -> list[str]:
 
 
 def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
-    """Format a size in decimal units, rounded so that it is read back as no less (`up`) or as no more."""
+    """Format a size in decimal units, so that reading it back gives at least (`up`) or at most the size."""
     if (units is not None and units.memory == "unit") or size < 1000:
         return str(size)
     power = min((len(str(size)) - 1) // 3, 6)

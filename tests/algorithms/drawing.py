@@ -1,6 +1,6 @@
 """Instance documents and budgets for the property tests of all algorithms, drawn from a seed.
 
-Each part of a document that an algorithm may not know is drawn: where inputs begin and outputs must end, memories
+The module draws every part of a document that an algorithm may not support: places of inputs and outputs, memories
 without links, processors of other speeds, disks, parameters in any memory. Figures are small, equal, zero, near 2^62,
 or floats over twenty orders of magnitude.
 """

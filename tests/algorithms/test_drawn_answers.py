@@ -23,7 +23,7 @@ LINE = 300
 """Characters of a refusal, at most."""
 
 LONG = {"poet", "moccasin", "checkmate", "checkmate-lp", "offload-exact", *JOINT}
-"""Algorithms that take long, of which one in four is asked in the fast test."""
+"""Slow algorithms; the fast test runs one in four of them."""
 
 
 def entries(kind):
@@ -91,7 +91,7 @@ def judge(kind, seed, *, every=True):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_few_instances(kind):
+def test_claims_hold_on_a_few_drawn_instances(kind):
     for seed in range(4):
         assert not judge(kind, seed, every=False)
 
@@ -99,7 +99,7 @@ def test_a_few_instances(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_instances(kind, part):
+def test_claims_hold_on_many_drawn_instances(kind, part):
     judged = [judge(kind, seed) for seed in range(100 + 20 * part, 120 + 20 * part)]
     assert not [claim for wrong in judged for claim in wrong or ()]
     assert sum(wrong is not None for wrong in judged) > len(judged) / 2

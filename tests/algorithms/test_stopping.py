@@ -56,7 +56,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_it_ends_soon(kind, name):
+def test_algorithms_end_soon_after_a_stop(kind, name):
     document, budget = DOCUMENTS[kind]
     problem = make_problem(load(document), budget=budget)
     entry = AUTO if name == AUTO.name else registry.find(name, kind)

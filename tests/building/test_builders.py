@@ -67,7 +67,7 @@ def test_wrong_arguments_are_instance_errors_that_name_them(kind, data, seed):
     given = arguments.get(key)
     if is_column(given) and draw.random() < 0.4:
         arguments[key] = named = draw.choice(WRONG_COLUMNS)(len(given))
-        # A column may be the one that says how many entries the others should have; alone, any number is right.
+        # A column may determine the number of entries of the others; a single column may have any number.
         columns = [name for name in arguments if name in NUMBERS and is_column(arguments[name])]
         if len(named) > len(given) and columns == [key]:
             return
@@ -233,11 +233,11 @@ CALLS = [
     ),
     (remat.adjoint, {"steps": 3, "storage": [None]}, "storage[0]: expected a dict, not None"),
     (remat.dag, {"graph": [(0, 1), (0, 1)], "time": 1, "size": 1}, "graph[1]: 0 is listed twice"),
-    (remat.dag, {"graph": [(0, 1, 2)], "time": 1, "size": 1}, "graph[0]: a list of 3 is no pair"),
+    (remat.dag, {"graph": [(0, 1, 2)], "time": 1, "size": 1}, "graph[0]: a list of 3 is not a pair"),
     (
         remat.dag,
         {"graph": [("a", "b")], "time": 1, "size": 1},
-        "graph[0]: ('a', 'b') is no pair of node numbers; build",
+        "graph[0]: ('a', 'b') is not a pair of node numbers; build",
     ),
     (remat.dag, {"graph": sparse.csr_array(np.eye(2)), "time": 1, "size": 1}, "graph: a sparse matrix of shape (2, 2)"),
     (
@@ -262,7 +262,7 @@ CALLS = [
     (remat.dag, {"graph": nx.Graph([("a", "b")]), "time": 1, "size": 1}, "graph: the graph is undirected"),
     (remat.dag, {"graph": nx.DiGraph([(1, "1")]), "time": 1, "size": 1}, "graph: nodes 1 and '1' have the same name"),
     (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "names": ["a", "b", "a"]}, "names[2]: 'a' comes twice"),
-    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "outputs": ["t9"]}, "outputs[0]: 't9' is no value"),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "outputs": ["t9"]}, "outputs[0]: 't9' is not a value"),
     (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "inputs": []}, ""),
     (remat.dag, {"graph": EDGES, "time": 1, "size": 2**61}, "the sizes of the graph add up"),
     (remat.dag, {"reads": [[], [0]], "writes": [[0], [7]], "time": 1, "size": [1, 1]}, "writes[1][0]: 7"),
@@ -278,11 +278,15 @@ CALLS = [
         {"reads": 3.5, "writes": [[]], "time": 1, "size": [1]},
         "reads: expected a sequence or an array",
     ),
-    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "names": [["a"], "b", "c"]}, "names[0]: a list of 1 is no name"),
+    (
+        remat.dag,
+        {"graph": EDGES, "time": 1, "size": 1, "names": [["a"], "b", "c"]},
+        "names[0]: a list of 1 is not a name",
+    ),
     (remat.join, {"chains": np.array("x")}, "chains: expected a sequence of chains"),
     (remat.dag, {"reads": [[]], "time": 1, "size": [1]}, "writes: give a graph, or both reads and writes"),
     (remat.chain, {"forward_time": [1, 2], "backward_time": [1], "output_size": 1}, "backward_time: 1 entries"),
-    (remat.chain, {"forward_time": 1, "backward_time": 1, "output_size": 1}, "forward_time: no argument says how many"),
+    (remat.chain, {"forward_time": 1, "backward_time": 1, "output_size": 1}, "forward_time: the number of"),
     (remat.chain, {"forward_time": [1], "backward_time": "3 moons", "output_size": 1}, "backward_time: '3 moons'"),
     (remat.chain, {"forward_time": [], "backward_time": 1, "output_size": 1}, "forward_time: there are no entries"),
     (remat.chain, {"forward_time": [1], "backward_time": 1, "output_size": 1, "time_unit": "h"}, "time_unit: 'h'"),
@@ -311,12 +315,12 @@ CALLS = [
     (remat.dag, {**LISTS, "on": ["gpu", None]}, "on[0][0]: unknown processor 'gpu'; the machine has"),
     (remat.dag, {**LISTS, "on": ["gpu"]}, "on: 1 entries, and 2 are expected"),
     (remat.dag, {**LISTS, "time": {"a100": 1}}, "time['t0']: there is no entry for it; a mapping has one for each row"),
-    (remat.dag, {**LISTS, "reads": [[], ["v"]]}, "reads[1][0]: 'v' is no value; "),
+    (remat.dag, {**LISTS, "reads": [[], ["v"]]}, "reads[1][0]: 'v' is not a value; "),
     (remat.dag, {**LISTS, "parts": [[{"reads": [0]}], None]}, "parts[0]: a collective reads and writes in its parts"),
     (remat.dag, {**LISTS, "parallel": {"max": 0}}, "parallel[0].max: 0"),
     (remat.dag, {**LISTS, "stream": 0}, "stream: 0"),
     (remat.dag, {**LISTS, "origin": [None, {"modul": "a"}]}, "origin[1].modul: unknown key; an origin has module, op"),
-    (remat.dag, {**LISTS, "origin": [None, {"op": 3}]}, "origin[1].op: 3 is no text"),
+    (remat.dag, {**LISTS, "origin": [None, {"op": 3}]}, "origin[1].op: 3 is not a text"),
     (remat.dag, {**LISTS, "origin": [3, None]}, "origin[0]: expected a dict, or the name of a module, not 3"),
     (remat.dag, {**LISTS, "origin": ["a"]}, "origin: 1 entries, and 2 are expected"),
     (remat.dag, {"graph": [(0, 1)], "time": 1, "size": 1, "parts": [None, [{}]]}, "parts[1]: a collective reads"),

@@ -23,7 +23,7 @@ class Everything(Options):
     needed: bool = Field(description="no default")
 
 
-def test_the_list(run: Run) -> None:
+def test_the_list_is_grouped_by_family(run: Run) -> None:
     outcome = run("algorithms")
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
@@ -39,7 +39,7 @@ def test_the_list(run: Run) -> None:
     assert found["rotor"] == "chain"
 
 
-def test_the_detailed_list(run: Run) -> None:
+def test_verbose_lists_complexity_and_reference(run: Run) -> None:
     header, *lines = run("algorithms", "-v").out.splitlines()
     assert header.split() == ["NAME", "KINDS", "GUARANTEE", "COMPLEXITY", "REFERENCE", "AVAILABLE"]
     assert [line.split()[0] for line in lines] == sorted(algorithm.name for algorithm in registry.algorithms())
@@ -61,18 +61,18 @@ def test_the_list_imports_no_solver() -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_of_a_kind(run: Run) -> None:
+def test_the_list_can_be_limited_to_a_kind(run: Run) -> None:
     names = {entry["name"] for entry in run("algorithms", "--kind", "tree", "--format", "json").document}
     assert names == {algorithm.name for algorithm in registry.algorithms("tree")}
     run("algorithms", "--kind", "trees").assert_refused("--kind", "trees")
 
 
-def test_an_empty_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_registry_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_registered", dict)
     assert run("algorithms").out == "no algorithms are installed\n"
 
 
-def test_one(run: Run, zoo: Zoo) -> None:
+def test_one_algorithm_is_explained(run: Run, zoo: Zoo) -> None:
     zoo(
         "best",
         keep_all,
@@ -98,7 +98,7 @@ def test_one(run: Run, zoo: Zoo) -> None:
         assert part in outcome.out
 
 
-def test_one_as_json(run: Run, zoo: Zoo) -> None:
+def test_one_algorithm_is_explained_as_json(run: Run, zoo: Zoo) -> None:
     zoo("best", keep_all, Everything)
     document: dict[str, Any] = run("algorithms", "best", "--format", "json").document
     options = {option["name"]: option for option in document["options"]}
@@ -107,7 +107,7 @@ def test_one_as_json(run: Run, zoo: Zoo) -> None:
     assert options["path"]["default"] == "(1, 2)"
 
 
-def test_auto(run: Run) -> None:
+def test_auto_is_explained_like_an_algorithm(run: Run) -> None:
     """`remat solve`'s default `auto` is explained too, although it is not an algorithm."""
     outcome = run("algorithms", "auto")
     assert (outcome.code, outcome.err) == (0, "")
@@ -121,7 +121,7 @@ def test_auto(run: Run) -> None:
     assert {"early", "cheap", "ending", "anytime"} == {entry["group"] for entry in asks}
 
 
-def test_hooks(run: Run, zoo: Zoo) -> None:
+def test_hooks_of_an_algorithm_are_shown(run: Run, zoo: Zoo) -> None:
     zoo("plain", keep_all)
     zoo("hooked", keep_all, sweep="module:sweep", stream="module:stream")
     assert "sweep       one solve per budget" in run("algorithms", "plain").out
@@ -132,11 +132,11 @@ def test_hooks(run: Run, zoo: Zoo) -> None:
     assert (document["sweep"], document["stream"]) == (True, True)
 
 
-def test_without_options(run: Run) -> None:
+def test_an_algorithm_without_options_has_none_listed(run: Run) -> None:
     assert "options     none" in run("algorithms", "keep-all").out
 
 
-def test_unavailable(run: Run, zoo: Zoo) -> None:
+def test_missing_requirements_are_shown(run: Run, zoo: Zoo) -> None:
     zoo("lost", keep_all, Everything, requires=("no_such_module",))
     assert "needs no_such_module" in run("algorithms").out
     outcome = run("algorithms", "lost")
@@ -144,7 +144,7 @@ def test_unavailable(run: Run, zoo: Zoo) -> None:
     assert "unknown until it is available" in outcome.out
 
 
-def test_unknown(run: Run, zoo: Zoo) -> None:
+def test_an_unknown_algorithm_gets_a_suggestion(run: Run, zoo: Zoo) -> None:
     zoo("for-trees", keep_all, kinds=("tree",))
     run("algorithms", "keepall").assert_refused("'keepall'", "did you mean 'keep-all'?")
     run("algorithms", "zzz").assert_refused("known are")

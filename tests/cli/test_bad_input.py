@@ -124,7 +124,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("command", ["solve", "show"])
 @pytest.mark.parametrize("case", DOCUMENTS, ids=lambda case: case.replace(" ", "-"))
-def test_documents(run: Run, save: Save, case: str, command: str) -> None:
+def test_bad_documents_are_refused_in_one_line(run: Run, save: Save, case: str, command: str) -> None:
     document, path, *parts = DOCUMENTS[case]
     outcome = run(command, save(document))
     outcome.assert_refused(f"Error: {path}", *parts)
@@ -166,7 +166,7 @@ TEXTS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", TEXTS, ids=lambda case: case.replace(" ", "-"))
-def test_texts(run: Run, save: Save, case: str) -> None:
+def test_bad_texts_are_refused_in_one_line(run: Run, save: Save, case: str) -> None:
     content, parts = TEXTS[case]
     run("show", save(content)).assert_refused(*parts)
 
@@ -197,6 +197,6 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("case", MACHINES, ids=lambda case: case.replace(" ", "-"))
-def test_machines(run: Run, save: Save, tiny: str, case: str) -> None:
+def test_bad_machines_are_refused_in_one_line(run: Run, save: Save, tiny: str, case: str) -> None:
     document, *parts = MACHINES[case]
     run("solve", tiny, "--machine", save(document, "machine.json")).assert_refused("--machine: ", *parts)

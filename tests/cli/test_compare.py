@@ -39,7 +39,7 @@ def test_a_table_and_files(run: Run, tiny: str, tmp_path: Any) -> None:
     assert before == after  # pictures come from the journal
 
 
-def test_formats(run: Run, tiny: str) -> None:
+def test_every_format_has_the_cells(run: Run, tiny: str) -> None:
     rows = list(csv.DictReader(io.StringIO(run("compare", tiny, "-j", 1, "--format", "csv").out)))
     assert [(row["algorithm"], row["outcome"], row["makespan"]) for row in rows] == [("auto", "optimal", "10")]
     assert json.loads(run("compare", tiny, "-j", 1, "--format", "json").out)["cells"][0]["makespan"] == 10
@@ -49,7 +49,7 @@ def test_formats(run: Run, tiny: str) -> None:
     assert "1/1 auto on tiny: optimal" in run("compare", tiny, "-j", 1, "-v").err
 
 
-def test_options_and_machine(run: Run, tiny: str, save: Any) -> None:
+def test_options_and_machine_reach_the_solves(run: Run, tiny: str, save: Any) -> None:
     machine = save({"memories": [{"name": "memory", "capacity": 20}]}, "machine.json")
     outcome = run(
         "compare", tiny, "-a", "rotor", "-O", "rotor.gap=3%", "--machine", machine, "-j", 1, "--format", "json"
@@ -104,7 +104,7 @@ def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path:
         (("-a", "rotr"), ("--algorithms", "did you mean 'rotor'")),
         (("-a", ","), ("--algorithms", "at least one")),
         (("--budget", "3gb"), ("--budget: '3gb' has an unknown unit 'gb'",)),
-        (("--budget", "8GB,x%"), ("--budget: 'x%' is no share",)),
+        (("--budget", "8GB,x%"), ("--budget: 'x%' is not a share",)),
         (("--budget-fraction", "half"), ("--budget-fraction", "'half'")),
         (("--budget-fraction", "0"), ("--budget-fraction",)),
         (("--seeds", "1,x"), ("--seeds", "'x'")),
@@ -120,15 +120,15 @@ def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path:
         (("--jobs", "0"), ("--jobs",)),
     ],
 )
-def test_bad_arguments(run: Run, tiny: str, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+def test_bad_arguments_are_refused(run: Run, tiny: str, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
     run("compare", tiny, *arguments).assert_refused(*parts)
 
 
-def test_bad_paths(run: Run, tmp_path: Any, tiny: str) -> None:
+def test_bad_paths_are_refused(run: Run, tmp_path: Any, tiny: str) -> None:
     run("compare").assert_refused("PATH")
     run("compare", tmp_path / "none").assert_refused("no such file")
     Path(tmp_path / "folder").mkdir()
     run("compare", tmp_path / "folder").assert_refused("holds no .json")
     run("compare", tiny, "-o", tiny).assert_refused("cannot make folder")
     (tmp_path / "journal.jsonl").write_text("something else\n")
-    run("compare", tiny, "-o", tmp_path).assert_refused("is no journal of remat")
+    run("compare", tiny, "-o", tmp_path).assert_refused("is not a journal of remat")

@@ -63,14 +63,14 @@ def test_the_report_leads_to_them(run, tmp_path, tiny):
     plain = (tmp_path / "plain" / "report.html").read_text()
     assert 'href="schedules/' not in plain
     # A report with links names the folder to send with it, at the pictures and at the cells; one without does not.
-    assert report.count("the folder schedules beside this file") == 2
-    assert "beside this file" not in plain
+    assert report.count("the folder schedules next to this file") == 2
+    assert "next to this file" not in plain
     again = run("compare", tiny, "-a", "rotor,liu", "-o", folder, "--no-pages")
     assert "0 cells to solve" in again.err
     assert 'href="schedules/' not in (folder / "report.html").read_text()
 
 
-def test_a_single_file(run, tmp_path, tiny):
+def test_a_single_file_has_no_pages(run, tmp_path, tiny):
     folder = tmp_path / "results"
     assert "--single-file" in run("compare", "--help").out
     assert run("compare", tiny, "-a", "rotor", "-o", folder, "-q", "--single-file").code == 0
@@ -95,7 +95,7 @@ def test_pages_are_no_part_of_a_report_of_their_own(tmp_path):
 
 
 @needs_browser
-def test_in_a_browser(run, tmp_path, tiny):
+def test_links_lead_to_pages_in_a_browser(run, tmp_path, tiny):
     folder = tmp_path / "results"
     assert run("compare", tiny, "-a", "rotor,store-all", "-o", folder, "-q").code == 0
     with Browser() as browser:

@@ -37,7 +37,7 @@ def test_links_stay_links(run, tmp_path, monkeypatch):
     assert (tmp_path / "kept").read_text() == f"{LINES['bash']}\n"
 
 
-def test_what_goes_wrong(run, tmp_path, monkeypatch):
+def test_unknown_shells_and_unwritable_files_are_refused(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert "bash, fish, zsh" in run("completion").err
     assert run("completion").code == 2

@@ -38,7 +38,7 @@ def test_an_invalid_schedule_is_said_to_be_one(run: Run, tiny: str, tmp_path: Pa
     assert "violations" in shown.out
 
 
-def test_refusals(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_schedules_that_cannot_be_compared_are_refused(run: Run, tiny: str, tmp_path: Path) -> None:
     one, none = tmp_path / "one.json", tmp_path / "none.json"
     assert run("solve", tiny, "-qo", one).code == 0
     assert run("solve", tiny, "-b", 1, "-qo", none).code == 3

@@ -23,7 +23,7 @@ def made(run: Run, save: Save, tmp_path: Path) -> tuple[str, str]:
     return paths
 
 
-def test_there_and_back(run: Run, made: tuple[str, str], tmp_path: Path) -> None:
+def test_a_csv_survives_import_and_export(run: Run, made: tuple[str, str], tmp_path: Path) -> None:
     instance, schedule = made
     assert run("verify", instance, schedule, "--format", "json").document["makespan"] == 9
     assert run("export", schedule, "--of", instance, "--as", "pipeline-csv").out == CSV
@@ -33,7 +33,7 @@ def test_there_and_back(run: Run, made: tuple[str, str], tmp_path: Path) -> None
     assert run("verify", instance, output, "--format", "json").document["makespan"] == 9
 
 
-def test_hanging_transfers(run: Run, made: tuple[str, str], save: Save) -> None:
+def test_orders_that_hang_are_refused(run: Run, made: tuple[str, str], save: Save) -> None:
     instance, schedule = made
     run("export", schedule, "--of", instance, "--as", "pipeline-csv", "--transfers", "single").assert_refused(
         "--transfers: with transfers one by one this order hangs: 0SEND_F1 on gpu0 waits for 1SEND_B0 on gpu1 waits for"
@@ -44,13 +44,13 @@ def test_hanging_transfers(run: Run, made: tuple[str, str], save: Save) -> None:
     assert (outcome.code, [violation["rule"] for violation in outcome.document["violations"]]) == (6, ["deadlock"])
 
 
-def test_solved_results(run: Run, save: Save, tmp_path: Path, made: tuple[str, str]) -> None:
+def test_solved_schedules_are_exported(run: Run, save: Save, tmp_path: Path, made: tuple[str, str]) -> None:
     solved = tmp_path / "solved.json"
     assert run("solve", made[0], "-a", "gpipe", "-qo", solved).code == 0
     assert run("export", solved, "--of", made[0], "--as", "pipeline-csv").out.startswith("0F0,0F1,0B0,0B1\n1F0,1F1,")
 
 
-def test_refused(run: Run, save: Save, made: tuple[str, str], tiny: str) -> None:
+def test_bad_arguments_are_refused(run: Run, save: Save, made: tuple[str, str], tiny: str) -> None:
     instance, schedule = made
     run("export", schedule, "--of", instance).assert_refused("--as")
     run("export", schedule, "--as", "pipeline-csv").assert_refused("is not shipped; give it with --of")
@@ -73,15 +73,17 @@ def test_import_is_refused(run: Run, save: Save, tmp_path: Path) -> None:
         "list.json: $: expected an object"
     )
     bad = save("0F0,0X0\n", "bad.csv")
-    run("import", "pipeline-csv", bad, "--times", times).assert_refused("bad.csv: row 1, cell 2: '0X0' is no action")
+    run("import", "pipeline-csv", bad, "--times", times).assert_refused(
+        "bad.csv: row 1, cell 2: '0X0' is not an action"
+    )
 
 
-def test_from_standard_input(run: Run, save: Save) -> None:
+def test_schedules_are_read_from_standard_input(run: Run, save: Save) -> None:
     times = save(TIMES, "times.json")
     assert run("import", "pipeline-csv", "-", "--times", times, stdin=CSV.encode()).document["kind"] == "pipeline"
 
 
-def test_notes(run: Run, save: Save) -> None:
+def test_notes_name_what_a_csv_cannot_express(run: Run, save: Save) -> None:
     times = save({"stages": {"F": 1, "B": 2}}, "times.json")
     path = save("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", "o.csv")
     assert run("import", "pipeline-csv", path, "--times", times).err.startswith("Note: 1 cell of two operations")
@@ -127,12 +129,12 @@ def test_fit_refuses_a_size_as_solve_does(run: Run, tiny: str, option: str) -> N
 
 
 def test_fit_refuses_a_share_and_a_limit_before_anything_runs(run: Run) -> None:
-    run("fit", "torch", "no_such_module:make", "-b", "7x%").assert_refused("--budget: '7x%' is no share of the peak")
+    run("fit", "torch", "no_such_module:make", "-b", "7x%").assert_refused("--budget: '7x%' is not a share of the peak")
     given = ("-b", "1GB", "--time-limit", "3x")
     run("fit", "torch", "no_such_module:make", *given).assert_refused("--time-limit: '3x' is not a duration")
 
 
-def test_policies(run: Run, tmp_path: Path) -> None:
+def test_policies_are_exported(run: Run, tmp_path: Path) -> None:
     plan, code = tmp_path / "plan.json", tmp_path / "checkpointing.py"
     assert run("solve", "example:resnet50", "-a", "rotor", "--budget", "1.2GB", "-qo", plan).code == 0
     outcome = run("export", plan, "--as", "torchtitan")

@@ -77,7 +77,10 @@ def test_the_step_follows_the_name_of_the_optimizer(run: Run, save: Save) -> Non
     assert step("--optimizer", "adamw-fused") == step("--step", "fused") == step("--optimizer", "sgd-foreach") == 0
     assert step("--optimizer", "adamw-loop") == step("--optimizer", "adam", "--step", "loop") == 3 * 4 * 64 * 1000
     refused = run("fit", path, "--optimizer", "adamw-fused", "--step", "loop")
-    assert (refused.code, refused.err) == (2, "Error: --step: 'loop' is not how adamw-fused steps; give one of both\n")
+    assert (refused.code, refused.err) == (
+        2,
+        "Error: --step: 'loop' contradicts --optimizer adamw-fused; give the implementation once\n",
+    )
     assert "known are adafactor, adafactor-foreach" in run("fit", path, "--optimizer", "adafactor-fused").err
 
 
@@ -89,7 +92,7 @@ def test_what_does_not_fit_has_its_exit_code(run: Run, save: Save) -> None:
     assert "does not fit" in outcome.out
     outcome = run("fit", path, "--budget", "12MB", "--reserve", "0", "--batch", 8, "--sequence", 64)
     assert outcome.code == 0
-    assert "of 4 blocks run again" in outcome.out
+    assert "of 4 blocks are recomputed" in outcome.out
 
 
 @pytest.mark.parametrize("budget", ["24GB", "80GB"])
@@ -124,8 +127,8 @@ def test_standard_input_and_quiet(run: Run) -> None:
         (["nothing.json"], "there is no file and no shipped configuration 'nothing.json'"),
         (["gpt2", "--device", "H99"], "--device: there is no device 'H99'"),
         (["gpt2", "--budget", "much"], "--budget: "),
-        (["gpt2", "--lora", "rank=4,w"], "--lora: 'w' is no matrix"),
-        (["gpt2", "--frozen", "w"], "--frozen 'w' is no parameter"),
+        (["gpt2", "--lora", "rank=4,w"], "--lora: 'w' is not a matrix"),
+        (["gpt2", "--frozen", "w"], "--frozen 'w' is not a parameter"),
         (["gpt2", "--sequence", "5000"], "--sequence 5,000 is longer"),
         (["gpt2", "--zero", "4"], "--zero"),
         (["gpt2", "--device", "T4"], "--device: T4 has no rate for 'bf16', but for fp32, fp16"),

@@ -16,7 +16,7 @@ from tests.cli.helpers import Run
 RESERVED_OPTIONS = {"--family", "--name", "--output", "--quiet", "--verbose", "--help"}
 
 
-def test_help(run: Run) -> None:
+def test_help_lists_the_families(run: Run) -> None:
     assert run("generate").out == run("generate", "--help").out
     assert "the families of a kind" in run("generate").out
 
@@ -65,7 +65,7 @@ def test_the_recorded_command_makes_a_shipped_instance_again(run: Run, name: str
         assert outcome.out == path.read_text(encoding="utf-8")
 
 
-def test_to_a_file(run: Run, tmp_path: Path) -> None:
+def test_an_instance_is_written_to_a_file(run: Run, tmp_path: Path) -> None:
     plain, packed = tmp_path / "x.json", tmp_path / "x.json.gz"
     arguments = ["generate", "tree", "--family", "star", "--nodes", "5", "--name", "five"]
     outcome = run(*arguments, "-o", plain, "-v")
@@ -96,7 +96,10 @@ def test_numbers_as_people_write_them(run: Run) -> None:
         (["chain", "--family", "random", "--lenght", "3"], ["--lenght", "--length"]),
         (["chain", "--family", "random", "--length", "0"], ["--length must be at least 1"]),
         (["chain", "--family", "random", "--length", "x"], ["--length", "'x' is not a number"]),
-        (["chain", "--family", "transformer", "--link", "fast"], ["--link", "'fast' is not a bandwidth; write 12GB/s"]),
+        (
+            ["chain", "--family", "transformer", "--link", "fast"],
+            ["--link", "'fast' is not a bandwidth such as 12GB/s"],
+        ),
         (["chain", "--family", "transformer", "--link", "12"], ["--link", "did you mean 12GB/s?", "write 12B/s"]),
         (["chain", "--family", "transformer", "--link", "0GB/s"], ["--link", "bandwidth"]),
         (["chain", "--family", "random", "--length", "1.5"], ["--length must be a whole number"]),
@@ -117,7 +120,7 @@ def test_numbers_as_people_write_them(run: Run) -> None:
     ],
     ids=" ".join,
 )
-def test_bad_parameters(run: Run, arguments: list[str], parts: list[str]) -> None:
+def test_bad_parameters_are_refused(run: Run, arguments: list[str], parts: list[str]) -> None:
     run("generate", *arguments).assert_refused(*parts)
 
 

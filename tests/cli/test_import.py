@@ -17,7 +17,7 @@ HEADER = "%%MatrixMarket matrix coordinate pattern symmetric\n"
 ARROW = HEADER + "% an arrow\n4 4 7\n1 1\n2 2\n3 3\n4 4\n4 1\n4 2\n4 3\n"
 
 
-def test_document(run: Run, save: Save) -> None:
+def test_a_matrix_becomes_an_instance(run: Run, save: Save) -> None:
     made = run("import", "matrix", save(ARROW, "arrow.mtx"), "--ordering", "natural").document
     assert made["name"] == "arrow.natural.r0"
     assert made["source"] == "imported by: remat import matrix arrow.mtx --ordering natural"
@@ -27,7 +27,7 @@ def test_document(run: Run, save: Save) -> None:
     assert made["workspace"] == [3, 3, 3, 1]
 
 
-def test_options(run: Run, save: Save) -> None:
+def test_options_of_the_matrix_are_applied(run: Run, save: Save) -> None:
     packed = save(gzip.compress(ARROW.encode()), "arrow.mtx.gz")
     options = ("--ordering", "natural", "--symmetric", "--factors", "in-core", "--bytes", 8, "--relax", 4)
     made = run("import", "matrix", packed, *options, "--name", "bow").document
@@ -65,11 +65,11 @@ def test_what_is_written_can_be_solved(run: Run, save: Save, tmp_path: Any, orde
         (gzip.compress(ARROW.encode() * 100, mtime=0)[:60], "damaged gzip file"),
     ],
 )
-def test_bad_files(run: Run, save: Save, content: str | bytes, message: str) -> None:
+def test_bad_files_are_refused(run: Run, save: Save, content: str | bytes, message: str) -> None:
     run("import", "matrix", save(content, "bad.mtx")).assert_refused("bad.mtx: ", message)
 
 
-def test_bad_arguments(run: Run, save: Save, tmp_path: Any) -> None:
+def test_bad_arguments_are_refused(run: Run, save: Save, tmp_path: Any) -> None:
     arrow = save(ARROW, "arrow.mtx")
     run("import", "matrix", tmp_path / "none.mtx").assert_refused("cannot read matrix", "No such file")
     run("import", "matrix", tmp_path).assert_refused("Is a directory")
@@ -81,7 +81,7 @@ def test_bad_arguments(run: Run, save: Save, tmp_path: Any) -> None:
     run("import", "graph").assert_refused("graph")
 
 
-def test_help(run: Run) -> None:
+def test_help_lists_the_formats(run: Run) -> None:
     assert "matrix" in run("import").out
     assert "supernodes" in run("import", "matrix", "--help").out
 

@@ -35,7 +35,7 @@ def test_a_capacity_that_is_too_small(run, buffers):
     assert document["lower_bound"] == 180
 
 
-def test_a_schedule(run, tmp_path):
+def test_a_schedule_gets_addresses(run, tmp_path):
     path = str(tmp_path / "schedule.json")
     assert run("solve", "example:lecture_l5", "-o", path, "-q").code == 0
     outcome = run("layout", path, "--of", "example:lecture_l5")
@@ -84,7 +84,7 @@ def test_solve_finds_addresses(run, tmp_path):
     assert outcome.code == 3
     outcome = run("solve", "example:lecture_l5", "--layout", "--max-overhead", "10%")
     assert outcome.code == 2
-    assert "--layout: a question is many solves" in outcome.err
+    assert "--layout: a question runs many solves" in outcome.err
 
 
 FOREIGN = """buffer_id,start,end,size,alignment,hint,gaps
@@ -158,12 +158,12 @@ def test_schedules_without_addresses_are_no_proof(run, tmp_path, monkeypatch):
         ("id,lower,size\nA,0,2\n", "column 'upper' is missing"),
         ("id,lower,upper,size\nA,0,2\n", "line 2 has 3 cells"),
         ("id,lower,upper,size\nA,2,2,5\n", "line 2: A ends at 2, not after 2"),
-        ("id,lower,upper,size\nA,0,2,x\n", "line 2: size 'x' is no whole number"),
+        ("id,lower,upper,size\nA,0,2,x\n", "line 2: size 'x' is not a whole number"),
         ("id,lower,upper,size\nA,0,2,0\n", "buffers.csv: A has no bytes"),
         ("id,lower,upper,size\nA,0,2,4611686018427387904\nB,0,2,1\n", "the sizes add up to more than 2^62 bytes"),
         ("id,lower,upper,size,gaps\nA,0,2,9,\nB,0,9,9,2-3\n", "line 3: B has gaps in its lifetime"),
         ("id,lower,upper,size,alignment\nA,0,2,9,8\nB,0,9,9,4\n", "'alignment' has the values 4 and 8; only one"),
-        ("id,lower,upper,size,alignment\nA,0,2,9,3\n", "buffers.csv: 3 is no power of two"),
+        ("id,lower,upper,size,alignment\nA,0,2,9,3\n", "buffers.csv: 3 is not a power of two"),
         ("id,lower,upper,size,offset\nA,0,2,9,0\nB,0,9,9,8\n", "A and B are fixed at 0 and 8, where they overlap"),
         ("", "the file is empty"),
     ],
@@ -179,17 +179,17 @@ def test_bad_tables_are_named(run, tmp_path, text, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--align", "3"], "--align: 3 is no power of two"),
+        (["--align", "3"], "--align: 3 is not a power of two"),
         (["--align", "4EiB"], "Error: the sizes add up to more than 2^62 bytes"),
-        (["--fix", "D=0"], "--fix: 'D' is none of the buffers"),
+        (["--fix", "D=0"], "--fix: 'D' is not one of the buffers"),
         (["--fix", "A=0", "--fix", "B=50"], "--fix: A and B are fixed at 0 and 50"),
         (["--fix", "A=4EiB"], "Error: the sizes and the addresses add up to more than 2^62 bytes"),
         (["--reserve", "0-4EiB"], "Error: the sizes and the addresses add up to more than 2^62 bytes"),
-        (["--reserve", "5-2"], "--reserve: 5-2 is no range of addresses"),
+        (["--reserve", "5-2"], "--reserve: 5-2 is not a range of addresses"),
         (["--reserve", "5"], "--reserve: expected FROM-TO"),
         (["--allocator", "liu"], "--allocator: 'liu' solves tree"),
         (["--format", "minimalloc-csv", "--fix", "A=0"], "--fix: --format minimalloc-csv writes buffers"),
-        (["--of", "example:lecture_l5"], "a CSV has neither"),
+        (["--of", "example:lecture_l5"], "a CSV has no instance"),
         (["-o", "placed.json"], "--output: a CSV has no schedule to write; give --format csv or json"),
     ],
 )

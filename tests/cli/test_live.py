@@ -51,14 +51,14 @@ def test_the_memory_of_the_best_schedule() -> None:
     context = Context(listener=view.listen)
     assert result.columns is not None
     context.report(result.columns, makespan=result.makespan)
-    assert f"memory of the best so far: peak {result.peak_memory['memory']} of 40" in shown(view)
+    assert f"memory of the best schedule: peak {result.peak_memory['memory']} of 40" in shown(view)
     assert "█" in shown(view)
     context.report(bound=5, scope=ALL_SCHEDULES)
     assert "bound 5" in shown(view)
     # A schedule of another problem gets no picture.
     other = LiveView("solving", UNITS, make_problem(remat.load(remat.example("lecture"))), None, clock)
     Context(listener=other.listen).report(result.columns, makespan=10)
-    assert "best so far" not in shown(other)
+    assert "best schedule" not in shown(other)
     # A history does not hold the schedules either.
     assert all(report.steps is None for report in context.history)
 

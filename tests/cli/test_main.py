@@ -69,7 +69,7 @@ def test_every_command_of_the_table_exists(run: Run) -> None:
         assert outcome.out.startswith(f"Usage: remat {name}")
 
 
-def test_version(run: Run) -> None:
+def test_version_is_printed(run: Run) -> None:
     assert run("--version").out == f"remat {remat.__version__}\n"
 
 
@@ -81,7 +81,7 @@ def test_module_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", RESERVED)
-def test_reserved_names(run: Run, name: str) -> None:
+def test_reserved_names_are_refused(run: Run, name: str) -> None:
     run(name, "x.json").assert_refused(f"{name!r} is reserved for a later release")
 
 
@@ -90,7 +90,7 @@ def test_unknown_command_gets_a_suggestion(run: Run) -> None:
     run("zzzz").assert_refused("it is one of solve, verify, compare, plan, sweep, diff, show, decisions, algorithms")
 
 
-def test_unknown_options(run: Run, tiny: str) -> None:
+def test_unknown_options_get_a_suggestion(run: Run, tiny: str) -> None:
     run("--frob").assert_refused("--frob", "remat --help")
     run("solve", tiny, "--budgt", "3").assert_refused("--budgt", "--budget", "remat solve --help")
     run("solve").assert_refused("INSTANCE", "remat solve --help")
@@ -219,7 +219,9 @@ def test_full_and_closed_standard_output(
     ]
 
 
-def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_standard_input_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["show", "-"]) == ExitCode.USAGE
     assert capsys.readouterr().err == "Error: cannot read standard input: it is closed\n"
@@ -267,7 +269,7 @@ def test_warnings_are_lines(run: Run, tiny: str, zoo: Zoo) -> None:
         ("remat nonsense x", set()),
     ],
 )
-def test_completion(
+def test_words_are_completed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, expected: set[str]
 ) -> None:
     monkeypatch.setenv("_REMAT_COMPLETE", "bash_complete")
@@ -279,7 +281,7 @@ def test_completion(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str) -> None:
+def test_every_shell_has_a_completion_script(shell: str) -> None:
     answer = python("from remat.cli.main import main; main()", _REMAT_COMPLETE=f"{shell}_source")
     assert "_REMAT_COMPLETE" in answer.stdout
 

@@ -100,7 +100,10 @@ def test_an_answer_without_steps_leaves_the_schedule(run: Run, tiny: str, tmp_pa
     schedule = path.read_bytes()
     outcome = run("solve", tiny, "-b", 0, "-qo", path)
     assert outcome.code == ExitCode.INFEASIBLE
-    assert f"'{path}' keeps the schedule that it has: this answer has none (--overwrite replaces it)" in outcome.err
+    assert (
+        f"'{path}' still holds its previous schedule, because this answer has none (--overwrite replaces it)"
+        in outcome.err
+    )
     assert path.read_bytes() == schedule
     assert run("solve", tiny, "-b", 0, "-qo", path, "--overwrite").err == ""
     assert len(path.read_bytes()) < len(schedule)
@@ -108,15 +111,15 @@ def test_an_answer_without_steps_leaves_the_schedule(run: Run, tiny: str, tmp_pa
     assert b'"steps":' not in answer
 
 
-def test_nothing_to_plot(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_without_a_schedule_there_is_no_plot(run: Run, tiny: str, tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     outcome = run("solve", tiny, "-a", "keep-all", "-b", "1", "--plot", target)
     assert outcome.code == 3
-    assert outcome.err == "Warning: there is no schedule to plot or to trace\n"
+    assert outcome.err == "Warning: no schedule to plot or trace\n"
     assert not target.exists()
 
 
-def test_plot_and_trace(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_plot_and_trace_are_written(run: Run, tiny: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot, trace = tmp_path / "x.svg", tmp_path / "trace.json"
     outcome = run("solve", tiny, "-a", "keep-all", "--plot", plot, "--trace", trace)
@@ -125,7 +128,7 @@ def test_plot_and_trace(run: Run, tiny: str, tmp_path: Path) -> None:
     assert json.loads(trace.read_text())
 
 
-def test_views(run: Run, tiny: str, tmp_path: Path, never: str) -> None:
+def test_views_are_drawn_or_refused(run: Run, tiny: str, tmp_path: Path, never: str) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "x.svg"
     outcome = run("solve", tiny, "-a", "keep-all", "--plot", plot, "--view", "stages")
@@ -135,7 +138,7 @@ def test_views(run: Run, tiny: str, tmp_path: Path, never: str) -> None:
     refused = ("solve", tiny, "-a", never, "--view")
     run(*refused, "stages").assert_refused("--view", "give --plot FILE, too")
     run(*refused, "tree", "--plot", plot).assert_refused(
-        "'tree' is no view of a chain's schedule", "time, values, stages"
+        "'tree' is not a view of a chain's schedule", "time, values, stages"
     )
     run(*refused, "gantt", "--plot", plot).assert_refused("--view", "'gantt'")
     assert not plot.exists()

@@ -66,7 +66,7 @@ def test_devices_that_run_stages_together(run: Run, save: Save, tmp_path: Any) -
         assert "--tensor" in outcome.err
 
 
-def test_table_and_files(run: Run, save: Save, tmp_path: Any) -> None:
+def test_the_table_is_printed_and_files_are_written(run: Run, save: Save, tmp_path: Any) -> None:
     net = save(NET)
     files = {name: str(tmp_path / name) for name in ("plan.json", "two.json", "plan.svg")}
     outcome = run(
@@ -81,7 +81,7 @@ def test_table_and_files(run: Run, save: Save, tmp_path: Any) -> None:
     assert [device["count"] for device in json.loads((tmp_path / "two.json").read_text())["cluster"]["devices"]] == [2]
 
 
-def test_json(run: Run, save: Save) -> None:
+def test_json_has_the_stages_and_their_sums(run: Run, save: Save) -> None:
     """Sums of stages are those of the devices; every peak is within the budget."""
     document = run("plan", save(NET), "--devices", "2", "-b", "250", *FEW, "--format", "json", "--explain").document
     assert document["status"] == "feasible"
@@ -120,7 +120,7 @@ def test_what_binds_and_flags(run: Run, save: Save) -> None:
         assert text in outcome.out
 
 
-def test_ranks(run: Run, save: Save) -> None:
+def test_the_fastest_number_of_ranks_is_chosen(run: Run, save: Save) -> None:
     """Ranks share the micro-batches; `plan` takes the fastest option for the same number of samples."""
     outcome = run("plan", save(NET), "--devices", "4", "--data", "1,2", "--zero", "0,3", *FEW, "--format", "json")
     tried = {(one["data"], one["zero"], one["keep"]): one["makespan"] for one in outcome.document["tried"]}
@@ -129,8 +129,8 @@ def test_ranks(run: Run, save: Save) -> None:
     assert outcome.document["samples"] == 4
 
 
-def test_a_chain(run: Run, save: Save) -> None:
-    """It becomes a pipeline of its stages, with the loss in the last backward."""
+def test_a_chain_becomes_a_pipeline(run: Run, save: Save) -> None:
+    """The chain becomes a pipeline of its stages, with the loss in the last backward."""
     chain = save(CHAIN)
     outcome = run("plan", chain, "--devices", "2", "--micro-batches", "3", "--link", "10", *FEW, "--format", "json")
     assert outcome.code == 0
@@ -149,7 +149,7 @@ def test_a_layer_larger_than_every_memory(run: Run, save: Save) -> None:
 
 @pytest.mark.slow
 def test_the_smallest_budget_depends_neither_on_the_budget_nor_on_the_clock(run: Run, save: Save) -> None:
-    """It is called the smallest that was found, and a plan is found with it."""
+    """The report calls it the smallest budget found, and a plan exists within it."""
     given = ("plan", save(NET), "--devices", "2", "--tensor", "1", "-O", "moves=20", "-O", "zoo=false")
     found = [run(*given, "-b", budget) for budget in ("15", "100")]
     assert [outcome.code for outcome in found] == [3, 4]
@@ -170,16 +170,18 @@ TWO_TYPES = NET | {"cluster": {"devices": [{"name": "a"}, {"name": "b"}]}}
         (TWO_TYPES, ("--devices", "4"), "--devices: the cluster has devices of several types"),
         (NET, ("--devices", "4", "--data", "3"), "--data: 3 ranks do not divide the 4 devices"),
         (NET | {"micro_batches": 3}, ("--devices", "4", "--data", "2"), "--data: 2 ranks do not divide the 3 micro"),
-        (NET, ("--devices", "4", "--zero", "1"), "--zero: ZeRO shares states out among ranks"),
+        (NET, ("--devices", "4", "--zero", "1"), "--zero: ZeRO partitions states over ranks"),
         (NET, ("--devices", "4", "--data", "2", "--zero", "4"), "--zero: stages of ZeRO are 0 to 3"),
         (NET, ("--devices", "4", "--data", "x"), "--data: expected numbers such as 1,2,4"),
         (NET, ("--devices", "2", "--link", "0"), "$.cluster.levels[0].bandwidth"),
-        (CHAIN, ("--devices", "2", "--link", "10"), "--micro-batches: a chain says nothing of it"),
-        (CHAIN, ("--devices", "2", "--micro-batches", "4"), "--link: a chain says nothing of it"),
+        (CHAIN, ("--devices", "2", "--link", "10"), "--micro-batches: a chain does not define it"),
+        (CHAIN, ("--devices", "2", "--micro-batches", "4"), "--link: a chain does not define it"),
         (NET, ("-o", "-"), "--output: name a file"),
     ],
 )
-def test_bad_input(run: Run, save: Save, document: dict[str, Any], arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_refused(
+    run: Run, save: Save, document: dict[str, Any], arguments: tuple[str, ...], message: str
+) -> None:
     outcome = run("plan", save(document), *arguments)
     assert outcome.code == 2
     assert message in outcome.err
@@ -213,7 +215,7 @@ def test_what_waits_at_a_host(run: Run, save: Save) -> None:
 
 @pytest.mark.slow
 def test_how_busy_processors_and_links_are(run: Run, save: Save, tmp_path: Any) -> None:
-    """The shares are those of the steps of the plan, and copies hide where they run beside tasks."""
+    """The shares are those of the plan's steps; copies that overlap with tasks are hidden."""
     document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
     two, path = str(tmp_path / "two.json"), str(tmp_path / "plan.json")
     given = ("plan", save(document), "--devices", "2", "-b", "180", "-O", "moves=5", "-o", path)

@@ -27,14 +27,14 @@ LOOP = {
 @pytest.mark.parametrize(
     "arguments", [["--max-overhead", "20%"], ["-O", "max_overhead=0.2"], ["--option", "max_overhead = 20 %"]]
 )
-def test_the_least_budget(run: Run, tiny: str, arguments: list[str], tmp_path: Path) -> None:
+def test_the_minimum_budget_is_reported(run: Run, tiny: str, arguments: list[str], tmp_path: Path) -> None:
     target = tmp_path / "schedule.json"
     outcome = run("solve", tiny, "-a", "rotor", *arguments, "-o", target)
     assert (outcome.code, outcome.err) == (0, "")
     document = json.loads(target.read_text())
     size = document["answer"]["value"]
     assert document["answer"]["proved"]
-    assert "question        the least budget of memory for an overhead of at most 20 %" in outcome.out
+    assert "question        the minimum budget of memory for an overhead of at most 20 %" in outcome.out
     assert f"answer          {size}; the least, proved for " in outcome.out
     assert run("verify", tiny, target).code == 0
     again = run("solve", tiny, "-a", "rotor", "-b", size, "--format", "json").document
@@ -42,19 +42,19 @@ def test_the_least_budget(run: Run, tiny: str, arguments: list[str], tmp_path: P
     assert run("solve", tiny, "-a", "rotor", *arguments, "--format", "json").document["answer"]["value"] == size
 
 
-def test_slots(run: Run) -> None:
+def test_slots_of_a_storage_level_are_reported(run: Run) -> None:
     outcome = run("solve", "-", "-a", "revolve", "--max-overhead", "30%", stdin=json.dumps(LOOP).encode())
     found = remat.least_budget(LOOP, algorithm="revolve", max_overhead=0.3).answer
     assert found is not None
     assert f"answer          {found.value} ({found.slots} slots); the least, proved for" in outcome.out
 
 
-def test_a_makespan(run: Run, tiny: str) -> None:
+def test_a_makespan_limit_is_met_or_refuted(run: Run, tiny: str) -> None:
     assert "at most 12" in run("solve", tiny, "--max-makespan", "12").out
     outcome = run("solve", tiny, "--max-makespan", "9")
     assert outcome.code == ExitCode.INFEASIBLE
     assert "answer       there is none" in outcome.out
-    assert "no budget will do: whatever the memory, the makespan is at least 10" in outcome.out
+    assert "no budget is enough: with any memory, the makespan is at least 10" in outcome.out
 
 
 def test_bytes_that_can_be_pasted(run: Run) -> None:
@@ -76,10 +76,10 @@ def test_rounded_sizes_are_said_to_hide_the_schedule(run: Run, zoo: Zoo) -> None
 
     zoo("rounded", rounded)
     outcome = run("solve", "example:resnet50", "--max-overhead", "20%", "-a", "rounded")
-    assert "for its own peak, rounded finds a slower one or none" in " ".join(outcome.out.split())
+    assert "at its peak, rounded finds a slower one or none" in " ".join(outcome.out.split())
 
 
-def test_the_largest_batch(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_the_largest_batch_and_its_instance_are_written(run: Run, tiny: str, tmp_path: Path) -> None:
     schedule, scaled = tmp_path / "schedule.json", tmp_path / "scaled.json"
     arguments = ["-b", 100, "-O", "scale=batch", "-O", "batch=2", "--max-overhead", "10%"]
     outcome = run("solve", tiny, *arguments, "-o", schedule, "--output-instance", scaled)
@@ -92,7 +92,7 @@ def test_the_largest_batch(run: Run, tiny: str, tmp_path: Path) -> None:
     assert run("show", scaled).out.startswith(f"instance          tiny at batch {answer['value']}")
 
 
-def test_no_batch(run: Run, tiny: str) -> None:
+def test_a_budget_below_every_batch_is_infeasible(run: Run, tiny: str) -> None:
     outcome = run("solve", tiny, "-b", 5, "-O", "scale=batch")
     assert outcome.code == ExitCode.INFEASIBLE
     assert "not even a batch of 1 fits" in outcome.out
@@ -104,9 +104,9 @@ def test_no_batch(run: Run, tiny: str) -> None:
         (["--max-overhead", "much"], ["--max-overhead: 'much'", "write 0.2 or 20%"]),
         (["--max-overhead", "-1"], ["--max-overhead: '-1'"]),
         (["--max-makespan", "3ms"], ["--max-makespan: ", "counts time in units"]),
-        (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "too"]),
+        (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "also given as --option"]),
         (["-O", "max_overhead=much"], ["--option max_overhead: 'much'"]),
-        (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "those of other memories only"]),
+        (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "only budgets of other memories"]),
         (["-O", "batch=3"], ["--option batch", "scale=batch"]),
         (["-O", "scale=size", "-b", "30"], ["--option scale", "'size'"]),
         (["-O", "scale=batch"], ["--budget: how much memory"]),
@@ -117,5 +117,5 @@ def test_no_batch(run: Run, tiny: str) -> None:
     ],
     ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
 )
-def test_bad_questions(run: Run, arguments: list[str], parts: list[str]) -> None:
+def test_bad_questions_are_refused(run: Run, arguments: list[str], parts: list[str]) -> None:
     run("solve", "-", *arguments, stdin=json.dumps(CHAIN).encode()).assert_refused(*parts)

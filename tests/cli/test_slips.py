@@ -84,7 +84,7 @@ def test_a_bare_budget_asks_for_its_unit_in_every_command(
 def test_a_loop_without_room_for_a_state_is_refused_at_once(
     run: Run, save: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few algorithms that take no time are asked, whatever time there is."""
+    """A few quick algorithms always run, at any time limit."""
     path, ran, original = save(LOOP | {"steps": 300}), list[str](), portfolio.run
 
     def noted(problem: Any, solver: Any, *more: Any) -> Any:

@@ -20,10 +20,10 @@ from remat.plugin.registry import Algorithm
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import CHAIN, Run, Save, Zoo
 
-PEAK = 24  # of keep-all on CHAIN; see test_the_table
+PEAK = 24  # of keep-all on CHAIN; see test_the_table_has_the_figures
 
 
-def test_the_table(run: Run, tiny: str) -> None:
+def test_the_table_has_the_figures(run: Run, tiny: str) -> None:
     outcome = run("solve", tiny, "-a", "keep-all", "--budget", PEAK)
     assert (outcome.code, outcome.err) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
@@ -56,7 +56,7 @@ def test_a_share_is_of_the_first_storage_level(run: Run, save: Save) -> None:
 def test_what_is_no_share(run: Run, tiny: str, share: str) -> None:
     outcome = run("solve", tiny, "-b", share)
     assert outcome.code == ExitCode.USAGE
-    assert f"--budget: '{share}' is no share of the peak; write a size such as 8GB, or 80%" in outcome.err
+    assert f"--budget: '{share}' is not a share of the peak; write a size such as 8GB, or 80%" in outcome.err
 
 
 def test_a_share_may_name_its_memory(run: Run, tiny: str) -> None:
@@ -79,7 +79,7 @@ def test_units_that_are_nearly_right(run: Run, tiny: str) -> None:
     assert run("solve", tiny, "-qa", "keep-all", "--time-limit", "5m").code == ExitCode.OK
 
 
-def test_quiet(run: Run, tiny: str) -> None:
+def test_quiet_prints_nothing(run: Run, tiny: str) -> None:
     outcome = run("solve", tiny, "-q", "-a", "keep-all")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
@@ -107,7 +107,7 @@ def test_schedule_on_standard_output(run: Run, tiny: str) -> None:
     assert run("solve", tiny, "-a", "keep-all", "-qo", "-").err == ""
 
 
-def test_figures_as_json(run: Run, tiny: str) -> None:
+def test_json_has_the_figures(run: Run, tiny: str) -> None:
     document = run("solve", tiny, "-a", "keep-all", "--format", "json").document
     assert document["schema"] == "remat.summary/1"
     assert document["makespan"] == 10
@@ -117,7 +117,7 @@ def test_figures_as_json(run: Run, tiny: str) -> None:
     assert document["steps"] > 0
 
 
-def test_actions(run: Run) -> None:
+def test_actions_of_an_adjoint_are_printed(run: Run) -> None:
     outcome = run("solve", "example:lecture_l5", "-a", "keep-all", "--format", "actions")
     assert outcome.code == 0
     assert outcome.out.splitlines()[:2] == ["checkpoint x0", "advance 0 -> 1"]
@@ -151,7 +151,7 @@ def test_infeasible_by_a_bound(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("solve", tiny, "-a", "give-up", "-b", "1")
     assert outcome.code == ExitCode.INFEASIBLE
     assert "proved over all schedules" in outcome.out
-    assert "a lower bound: nothing less than budget" in outcome.out
+    assert "a lower bound: every schedule needs budget" in outcome.out
 
 
 def test_infeasible_in_one_order_only(run: Run, save: Save) -> None:
@@ -164,7 +164,7 @@ def test_infeasible_in_one_order_only(run: Run, save: Save) -> None:
     assert outcome.code == ExitCode.UNKNOWN
     text = " ".join(outcome.out.split())
     assert "memory: within schedules in the reference order, at least 13 a lower bound for these" in text
-    assert "nothing less than" not in text
+    assert "every schedule needs" not in text
     assert "resident" not in text
     assert "another order of the tasks may fit: try option reorder=true or algorithm dag-order-exact" in text
     assert run("solve", path, "-b", "12").code == 0
@@ -232,7 +232,7 @@ def test_rotor_end_to_end(run: Run, tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
 )
-def test_bad_options(run: Run, zoo: Zoo, arguments: list[str], parts: list[str]) -> None:
+def test_bad_options_are_refused(run: Run, zoo: Zoo, arguments: list[str], parts: list[str]) -> None:
     class Slots(Options):
         slots: int = Field(500, gt=0)
 
@@ -292,14 +292,14 @@ def test_a_bare_budget_is_the_first_storage_level(run: Run) -> None:
 # Outcomes -------------------------------------------------------------------------------------------
 
 
-def test_nothing_found(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_an_unknown_answer_has_its_exit_code(run: Run, tiny: str, zoo: Zoo) -> None:
     zoo("idle", lambda problem, options, context: Proposal(termination=Termination.TIME_LIMIT))
     outcome = run("solve", tiny, "-a", "idle")
     assert outcome.code == ExitCode.UNKNOWN
     assert "unknown (time limit)" in outcome.out
 
 
-def test_interrupted(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_an_interrupt_returns_the_best_schedule(run: Run, tiny: str, zoo: Zoo) -> None:
     def stop(problem: Problem, options: None, context: Context) -> Proposal:
         signal.raise_signal(signal.SIGINT)
         assert context.stopped
@@ -314,7 +314,7 @@ def test_interrupted(run: Run, tiny: str, zoo: Zoo) -> None:
     assert "(interrupted)" in full.out
 
 
-def test_interrupted_twice(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_a_second_interrupt_ends_the_command(run: Run, tiny: str, zoo: Zoo) -> None:
     def stop(problem: Problem, options: None, context: Context) -> Proposal:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -325,7 +325,7 @@ def test_interrupted_twice(run: Run, tiny: str, zoo: Zoo) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "Error: interrupted\n")
 
 
-def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_a_false_claim_is_reported_as_a_bug(run: Run, tiny: str, zoo: Zoo) -> None:
     def lie(problem: Problem, options: None, context: Context) -> Proposal:
         return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
 
@@ -333,7 +333,7 @@ def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("solve", tiny, "-a", "liar")
     assert outcome.code == ExitCode.CLAIM
     assert outcome.err.startswith("Error: liar claims makespan 1, verified is 10")
-    assert "which the package 'zoo_of_a_test' brings, not remat" in outcome.err
+    assert "of the package 'zoo_of_a_test': please report it to its authors" in outcome.err
     assert outcome.err.count("\n") == 1
 
 
@@ -342,6 +342,9 @@ def test_to_whom_a_false_claim_is_reported(run: Run, tiny: str, zoo: Zoo, monkey
         return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
 
     zoo("liar", lie)
-    for package, said in (("remat_algorithms", ": please report it)"), ("numpy", "the package 'numpy' brings")):
+    for package, said in (
+        ("remat_algorithms", ": please report it)"),
+        ("numpy", "of the package 'numpy': please report it to its authors"),
+    ):
         monkeypatch.setattr(Algorithm, "package", package)
         assert said in run("solve", tiny, "-a", "liar").err

@@ -22,7 +22,7 @@ from tests.cli.helpers import CHAIN, Run, Zoo
 LEAST, PEAK = 20, 24  # of rotor and of keep-all on CHAIN
 
 
-def test_the_table(run: Run, tiny: str) -> None:
+def test_the_table_has_the_curves(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "--algorithms", "rotor,keep-all")
     assert (outcome.code, outcome.err) == (0, "")
     first, rotor_block, keep_block = outcome.out.rstrip().split("\n\n")
@@ -38,12 +38,12 @@ def test_the_table(run: Run, tiny: str) -> None:
     assert len(keep_block.splitlines()) == 3
 
 
-def test_quiet(run: Run, tiny: str) -> None:
+def test_quiet_prints_nothing(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "-q")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
-def test_documents(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_json_is_printed_and_written(run: Run, tiny: str, tmp_path: Path) -> None:
     target = tmp_path / "sweep.json"
     arguments = ["sweep", tiny, "-a", "rotor", "-a", "keep-all", "--points", 4]
     shown = run(*arguments, "--format", "json", "-o", target).document
@@ -64,7 +64,7 @@ def test_documents(run: Run, tiny: str, tmp_path: Path) -> None:
     assert run(*arguments, "-qo", "-").err == ""
 
 
-def test_csv(run: Run, tiny: str) -> None:
+def test_csv_has_one_row_per_budget(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "-b", f"{PEAK},1", "--format", "csv", "-a", "rotor")
     small, large = csv.DictReader(io.StringIO(outcome.out))
     assert (small["budget"], small["status"], small["makespan"]) == ("1", "infeasible", "")
@@ -72,20 +72,20 @@ def test_csv(run: Run, tiny: str) -> None:
     assert (large["pareto"], large["instance"]) == ("True", "tiny")
 
 
-def test_markdown(run: Run, tiny: str) -> None:
+def test_markdown_has_one_table_per_curve(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "-b", PEAK, "--format", "markdown")
     title, _, head, line, row = outcome.out.splitlines()
     assert title.startswith("**auto** (least budget ")
     assert head.count("|") == line.count("|") == row.count("|") == 9
 
 
-def test_given_budgets(run: Run, tiny: str) -> None:
+def test_given_budgets_are_solved(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "-b", f"1, {PEAK}", "--budget", "1e3", "--format", "json")
     (curve,) = outcome.document["curves"]
     assert [answer["budget"] for answer in curve["answers"]] == [1, PEAK, 1000]
 
 
-def test_options(run: Run, tiny: str) -> None:
+def test_options_reach_their_algorithm(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "-a", "rotor,keep-all", "-O", "rotor.gap=5%", "--format", "json")
     assert [curve["options"] for curve in outcome.document["curves"]] == [{"gap": "5%"}, {}]
 
@@ -97,7 +97,7 @@ def test_a_machine_and_an_example(run: Run, tiny: str, save: Any) -> None:
     assert "lecture_l5" in run("sweep", "example:lecture").out
 
 
-def test_plots(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_curves_are_drawn(run: Run, tiny: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     target = tmp_path / "curves.svg"
     assert run("sweep", tiny, "--plot", target).code == 0
@@ -134,12 +134,14 @@ def test_plots(run: Run, tiny: str, tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
 )
-def test_bad_options(run: Run, arguments: list[str], parts: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+def test_bad_options_are_refused(
+    run: Run, arguments: list[str], parts: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     run("sweep", "-", *arguments, stdin=json.dumps(CHAIN).encode()).assert_refused(*parts)
 
 
-def test_infeasible_and_unknown(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_exit_codes_tell_infeasible_from_unknown(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("sweep", tiny, "-b", "1,2")
     assert outcome.code == ExitCode.INFEASIBLE
     assert "least budget" in outcome.out
@@ -149,7 +151,7 @@ def test_infeasible_and_unknown(run: Run, tiny: str, zoo: Zoo) -> None:
     assert "no schedule; the budget is at least" in outcome.out
 
 
-def test_interrupted(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_an_interrupt_returns_the_finished_points(run: Run, tiny: str, zoo: Zoo) -> None:
     def stop(problem: Problem, options: None, context: Context) -> Proposal:
         if problem.budget is not None:
             signal.raise_signal(signal.SIGINT)
@@ -170,7 +172,7 @@ def test_interrupted(run: Run, tiny: str, zoo: Zoo) -> None:
     assert run("sweep", tiny, "-a", "nothing").code == ExitCode.INTERRUPTED
 
 
-def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
+def test_a_false_claim_is_reported_as_a_bug(run: Run, tiny: str, zoo: Zoo) -> None:
     def lie(problem: Problem, options: None, context: Context) -> Proposal:
         return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
 
@@ -186,7 +188,7 @@ def test_help_teaches_by_example(run: Run) -> None:
         assert option in shown
 
 
-def test_verbose(run: Run, tiny: str) -> None:
+def test_verbose_logs_each_solve(run: Run, tiny: str) -> None:
     assert "rotor at " in run("sweep", tiny, "-v", "-a", "rotor").err
 
 

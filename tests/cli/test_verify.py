@@ -16,7 +16,7 @@ def schedule() -> dict[str, Any]:
     return remat.solve(CHAIN, algorithm="keep-all", budget=24).to_dict()
 
 
-def test_ok(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_a_valid_schedule_is_accepted(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     outcome = run("verify", tiny, save(schedule, "schedule.json"))
     assert (outcome.code, outcome.err) == (0, "")
     lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
@@ -27,7 +27,7 @@ def test_ok(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     assert "capacity of memory is 24, the instance's is unbounded" in outcome.out
 
 
-def test_from_standard_input(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_a_schedule_is_read_from_standard_input(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     assert run("verify", tiny, "-", stdin=json.dumps(schedule).encode()).code == 0
     path = save(schedule, "schedule.json")
     assert run("verify", "-", path, stdin=json.dumps(CHAIN).encode()).code == 0
@@ -41,15 +41,15 @@ def test_a_machine_that_is_none(run: Run, tiny: str, save: Save, schedule: dict[
     run("verify", tiny, path).assert_refused("$.machine: expected an object, not")
 
 
-def test_quiet(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_quiet_prints_nothing(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     assert run("verify", "-q", tiny, save(schedule, "schedule.json")).out == ""
 
 
-def test_verbose(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_verbose_logs_the_instance(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     assert "remat: loaded chain tiny" in run("verify", "-v", tiny, save(schedule, "schedule.json")).err
 
 
-def test_violations(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_violations_are_listed(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     del schedule["steps"][0]
     path = save(schedule, "schedule.json")
     outcome = run("verify", tiny, path)
@@ -71,7 +71,7 @@ def test_many_violations_are_cut(run: Run, save: Save) -> None:
     assert len(outcome.out.splitlines()) < 40
 
 
-def test_json(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_json_has_the_verdict(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     document = run("verify", tiny, save(schedule, "schedule.json"), "--format", "json").document
     assert document["ok"] is True
     assert document["makespan"] == 10
@@ -79,14 +79,14 @@ def test_json(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None
     assert document["peak_step"] == {"memory": "B3 (step 4)"}
 
 
-def test_another_machine(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+def test_another_machine_may_be_too_small(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     machine = save({"memories": [{"name": "memory", "capacity": 23}]}, "machine.json")
     outcome = run("verify", tiny, save(schedule, "schedule.json"), "--machine", machine)
     assert outcome.code == 6
     assert "capacity" in outcome.out
 
 
-def test_another_instance(run: Run, save: Save, schedule: dict[str, Any]) -> None:
+def test_a_schedule_of_another_instance_is_refused(run: Run, save: Save, schedule: dict[str, Any]) -> None:
     other = save({**CHAIN, "input_size": 1})
     path = save(schedule, "schedule.json")
     outcome = run("verify", other, path)
@@ -100,7 +100,7 @@ def test_another_instance(run: Run, save: Save, schedule: dict[str, Any]) -> Non
     assert run("verify", other, save(by_hand, "hand.json")).code == forgiven.code == 0
 
 
-def test_swapped_arguments(
+def test_swapped_arguments_are_recognised(
     run: Run, tiny: str, save: Save, schedule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(tiny).parent)
@@ -111,7 +111,7 @@ def test_swapped_arguments(
     run("solve", path).assert_refused("an instance is wanted", f"remat verify INSTANCE {path}", f"remat show {path}")
 
 
-def test_transfers(run: Run, save: Save) -> None:
+def test_transfers_and_idle_times_are_listed(run: Run, save: Save) -> None:
     instance = save(
         {
             "schema": "remat.instance/1",
@@ -203,6 +203,6 @@ def test_csv_of_a_pipeline(run: Run, tiny: str, save: Save) -> None:
     assert stuck.code == 6
     assert stuck.document["violations"][0]["rule"] == "deadlock"
     missing = save(rows[0] + "\n1F0,1B0,,1F1,1X1", "bad.csv")
-    run("verify", instance, missing).assert_refused("bad.csv: row 2, cell 5: '1X1' is no action")
+    run("verify", instance, missing).assert_refused("bad.csv: row 2, cell 5: '1X1' is not an action")
     run("verify", tiny, save(rows[0], "one.csv")).assert_refused("CSV schedules are for pipelines")
     run("verify", instance, "none.csv").assert_refused("cannot read schedule 'none.csv'")

@@ -120,7 +120,7 @@ def test_what_is_no_executor():
         remat.compare(CHAIN, executor=8786)
 
 
-def test_nobody_there(monkeypatch):
+def test_a_missing_scheduler_is_reported(monkeypatch):
     monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     with pytest.raises(remat.OptionError, match=r"no dask scheduler answers at .127\.0\.0\.1:9."):
         remat.compare(CHAIN, executor="dask://127.0.0.1:9")

@@ -1,4 +1,4 @@
-"""Documents that travel to a cluster: kept where nobody else can change them, and looked at before they are used."""
+"""Documents on a cluster: stored where other users cannot change them, and checked before use."""
 
 import os
 import tempfile

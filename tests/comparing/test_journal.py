@@ -74,7 +74,7 @@ def test_the_last_of_two_lines_counts(tmp_path):
 def test_other_files_are_left_alone(tmp_path, content):
     path = tmp_path / "j.jsonl"
     path.write_text(content)
-    with pytest.raises(RematError, match="is no journal of remat"):
+    with pytest.raises(RematError, match="is not a journal of remat"):
         Journal(path)
     assert path.read_text() == content
 
@@ -189,7 +189,7 @@ def test_a_damaged_first_line_is_one_of_them(tmp_path):
     ],
 )
 def test_answers_that_are_none(tmp_path, answer):
-    """Lines without a checksum, as an editor leaves them: nobody computes with what is no figure."""
+    """Lines without a checksum, for example from an editor: entries that are not figures are rejected."""
     path = older(filled(tmp_path / "j.jsonl"))
     with path.open("a") as file:
         file.write(f'{{"key":"d","answer":{answer}}}\n')
@@ -198,7 +198,7 @@ def test_answers_that_are_none(tmp_path, answer):
 
 
 def older(path, unsigned=False):
-    """Give a journal the first line that it had before all lines were signed; and, if so asked, no checksums."""
+    """Give a journal the first line of the format without checksums, and optionally remove the checksums."""
     lines = path.read_bytes().splitlines()[1:]
     if unsigned:
         lines = [line.partition(b',"crc":"')[0] + b"}" for line in lines]
@@ -217,7 +217,7 @@ def test_journals_of_before_are_read_and_go_on(tmp_path, unsigned):
 
 
 def test_lines_without_a_checksum_are_damaged(tmp_path):
-    """Whatever took the mark away may have changed a digit as well."""
+    """An edit that removed the checksum may also have changed a digit."""
     path = filled(tmp_path / "j.jsonl")
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"41,", b"14,", 1).replace(b',"crc":"', b',"crd":"', 2).replace(b"crd", b"crc", 1))
@@ -264,13 +264,13 @@ def test_what_would_never_end_is_no_journal(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for name in ("pipe", "zero"):
-        with pytest.raises(RematError, match="is no journal"):
+        with pytest.raises(RematError, match="is not a journal"):
             Journal(tmp_path / name)
 
 
 @pytest.mark.parametrize("figure", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 400])
 def test_a_line_with_a_number_beyond_all_range_is_damaged(tmp_path, figure):
-    """Whoever makes ratios of such figures would get an error, or nonsense."""
+    """Ratios of such figures would be errors or meaningless."""
     path = tmp_path / "j.jsonl"
     entry = '{"key":"%s","answer":{"outcome":"feasible","makespan":%s,"peak_memory":{"memory":%s}}}\n'
     path.write_text('{"schema":"remat.journal/1"}\n' + entry % ("a", figure, 1) + entry % ("b", 2, 3))

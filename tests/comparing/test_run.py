@@ -32,7 +32,7 @@ def outcomes(comparison):
 
 
 def stable(comparison):
-    """All that does not depend on the clock."""
+    """The fields that do not depend on the clock."""
     timed = ("seconds", "solve_seconds")
     return [{k: v for k, v in record.items() if k not in timed} for record in comparison.to_records()]
 
@@ -300,7 +300,7 @@ def test_two_thousand_small_instances(tmp_path):
         ({"options": {"rotr": {}}}, "options: unknown algorithm 'rotr'"),
         ({"options": {"rotor": {"gab": "3%"}}}, "has no option 'gab'; did you mean 'gap'"),
         ({"budgets": ("8GB", "3gb")}, "budgets: '3gb' has an unknown unit 'gb'"),
-        ({"budgets": ("x%",)}, "budgets: 'x%' is no share of the peak; write a size such as 8GB, or 80%"),
+        ({"budgets": ("x%",)}, "budgets: 'x%' is not a share of the peak; write a size such as 8GB, or 80%"),
         ({"budgets": (-1,)}, "budgets: -1"),
         ({"budget_fractions": (0.0,)}, "budget_fractions: 0.0"),
         ({"budget_fractions": (float("nan"),)}, "budget_fractions: nan"),
@@ -314,7 +314,7 @@ def test_two_thousand_small_instances(tmp_path):
         ({"executor": "ssh://x"}, "executor: 'ssh://x'"),
     ],
 )
-def test_bad_arguments(given, message):
+def test_bad_arguments_are_refused(given, message):
     with pytest.raises(remat.OptionError) as caught:
         remat.compare(CHAIN, **given)
     assert message in str(caught.value)
@@ -377,7 +377,7 @@ def wait_for(condition):
 
 
 def alive(pid):
-    """Whether a process runs; one that ended and that nobody has asked for does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
@@ -400,7 +400,7 @@ def test_memory_of_a_container_is_shared_by_the_workers(monkeypatch):
     assert comparing._memory(None, 1) < 2**60
 
 
-def test_bad_paths(tmp_path):
+def test_bad_paths_are_refused(tmp_path):
     with pytest.raises(remat.OptionError, match="no such file"):
         remat.compare(tmp_path / "none.json")
     with pytest.raises(remat.OptionError, match=r"holds no \.json"):

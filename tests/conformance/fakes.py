@@ -137,7 +137,7 @@ def wasteful(problem, options, context):
 
 
 def gives_up(problem, options, context):
-    """Says infeasible at every budget, although it finds a schedule without one."""
+    """Claims infeasibility at every budget, although it finds a schedule without one."""
     if problem.budget is not None:
         return Proposal(infeasible_within=ALL_SCHEDULES, least=LeastBudget(problem.budget + 1, None, False))
     return sound(problem, options, context)
@@ -191,7 +191,7 @@ CALLS = itertools.count()
 
 
 def unseeded(problem, options, context):
-    """Answers differently each time, whatever the seed."""
+    """Answers differently each time, with the same seed."""
     steps = steps_of(problem)
     again = [t for t in steps.runs[-1:] if problem.graph.recomputable[t] and not problem.graph.once[t]]
     runs = [*steps.runs, *again * (next(CALLS) % 99)]

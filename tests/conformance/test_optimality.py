@@ -187,7 +187,7 @@ def check_dag_exact(document, share):
 
 
 def check_revolve(document, share, name="revolve"):
-    """Least advances for the slots; least cost, too, where transfers take no time."""
+    """Minimum number of advances for the slots, and also minimum cost if transfers take no time."""
     n = document["steps"]
     document = document | {"storage": [{"name": "disk", "slots": share % 5}]}
     result = remat.solve(document, algorithm=name)
@@ -245,7 +245,7 @@ def check_sp_order(document, share):
 
 
 def check_walther_griewank(document, share):
-    """Least makespan for the slots, transfers included."""
+    """Minimum makespan for the slots, including transfers."""
     n, forward, backward = len(document["steps"]), document.get("forward_time", 1), document.get("backward_time", 1)
     level = {"name": "disk", "slots": share % 5, "write_time": share // 5 % 3, "read_time": share // 15 % 3}
     steps = [{key: step[key] for key in step.keys() & {"forward_time", "backward_time"}} for step in document["steps"]]
@@ -301,7 +301,7 @@ PLAIN_LOOPS = strategies.adjoints(largest=5, uniform=True, exact=True).filter(
 
 
 def check_levels(document, name, slots, **options):
-    """Least cost on two levels whose transfer times do not decrease."""
+    """Minimum cost on two levels whose transfer times do not decrease."""
     n, levels = document["steps"], [(count, 2 * k, k) for k, count in enumerate(slots)]
     storage = [{"name": f"level{k}", "slots": c, "write_time": w, "read_time": r} for k, (c, w, r) in enumerate(levels)]
     result = remat.solve(document | {"storage": storage}, algorithm=name)

@@ -120,7 +120,7 @@ def beside(document):
 
 
 def beside_host(document):
-    """Give an instance a second memory with links both ways, if it has no machine; and call some stages `conv`."""
+    """Give an instance without a machine a second memory with links in both directions; call some stages `conv`."""
     links = [
         {"source": source, "target": target, "bandwidth": bandwidth}
         for source, target, bandwidth in (("device", "host", 2), ("host", "device", 1))
@@ -322,7 +322,7 @@ class GraphSuite(AlgorithmSuite):
 
         def check(document, rungs):
             for rung in rungs:
-                assert not (found := runs_for_nothing(rung.result)), f"nobody reads what is made by {found}"
+                assert not (found := runs_for_nothing(rung.result)), f"no task reads the results of {found}"
 
         self._each(kind, given, check)
 

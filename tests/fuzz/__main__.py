@@ -55,7 +55,7 @@ def _parse(arguments):
     parser.add_argument("--table", action="store_true", help="how often each algorithm answered, by form")
     parser.add_argument("--no-reduction", action="store_true", help="write failures as they were drawn")
     parser.add_argument("--again", type=Path, metavar="FILE", help="judge the file of a failure again")
-    parser.add_argument("--reduce", action="store_true", help="with --again: write a smaller file beside it")
+    parser.add_argument("--reduce", action="store_true", help="with --again: also write a smaller file")
     return parser.parse_args(arguments)
 
 

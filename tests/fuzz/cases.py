@@ -16,13 +16,13 @@ ODDS_TO_SKIP = 10
 """An algorithm that an instance is drawn for is left out once in so many cases."""
 
 ODDS_OF_OTHERS = 4
-"""Another algorithm that accepts an instance is asked once in so many cases."""
+"""Period, in cases, with which another algorithm that accepts the instance runs."""
 
 AUTO, AUTO_SECONDS = ("auto", "dag-auto"), 5.0
-"""Algorithms that are always given a time limit; answers that reach it are not asked for again."""
+"""Algorithms that always get a time limit; answers that reach it are not repeated."""
 
 LARGE, MOST_OF_LARGE, SHORT = 100, 5, (0.3, 1.0, 1.0, 2.0)
-"""Instances with so many tasks are large: so many algorithms are asked about them, with these time limits."""
+"""Number of tasks of a large instance, number of algorithms that solve it, and their time limits."""
 
 
 @dataclass(frozen=True)

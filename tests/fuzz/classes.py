@@ -14,7 +14,7 @@ from tests.fuzz.verdicts import ALL, Finding, at_most, may_stand_beside
 from tests.oracles import floating, frontier, joins, lowering, offloading, persistent, search
 
 NARROWED = (", in one memory", ", on one processor", ", without a disk")
-"""What is added to the class of an algorithm that uses one memory or one processor only, or that finds no disk."""
+"""Additions to the class of an algorithm that uses one memory or one processor, or that finds no disk."""
 
 FITS = math.inf
 """Result of a search that proves only existence of a schedule: an upper bound on every makespan."""

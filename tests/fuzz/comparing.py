@@ -162,7 +162,7 @@ def _own_class(given):
     entry = next((entry for entry in registry.algorithms() if entry.name == name), None)
     wider = any(given.result.options.get(option) for option in ("reorder", "recompute"))
     if entry is None or entry.guarantee not in ("exact", "strategy") or wider:
-        return None, None  # in an order of its own choice, or with reruns, the schedule is of another class
+        return None, None  # with a free order or reruns, the schedule belongs to another class
     options = tuple(sorted(map(repr, given.result.options.items())))
     return entry.within, ((name, options) if entry.guarantee == "strategy" else None)
 

@@ -94,7 +94,7 @@ DRAWN_FOR = {
     "inference": ("placement-bound", "placement-replicated", "tarnawski-dp", "tarnawski-ip"),
     "slices": ("terapipe",),
 }
-"""Algorithms that a form is drawn for. They are always asked about it; other algorithms that accept it, sometimes."""
+"""Algorithms for which a form is drawn. They always solve it; other algorithms that accept it solve it sometimes."""
 
 ODDS_OF_LARGE = 400
 """One instance in so many has hundreds to thousands of tasks."""

@@ -27,10 +27,10 @@ AGREEING = ("permute_values", "permute_tasks", "as_graph")
 NAMES = (*SAME, "permute_memories", *NOT_WORSE, *AGREEING)
 FACTOR = 4
 ASKED = 3
-"""Solves of a case that are asked again."""
+"""Number of solves of a case that are repeated."""
 
 GRAPH_ALGORITHMS = ("auto", "dag-auto", "dag-exact", "keep-all")
-"""Algorithms that are asked about the lowered graph."""
+"""Algorithms that solve the lowered graph."""
 
 READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-pp")
 """Algorithms that derive the operator from the name of a stage."""
@@ -74,7 +74,7 @@ def _transformed(case, chosen, name, rng):
         if name == "rename_all" and given.solve.algorithm in READ_NAMES:
             continue
         if name == "scale_times" and not given.result.no_recompute_time:
-            continue  # where nothing takes time, a period is one unit of it
+            continue  # if all times are 0, a period is one unit of time
         solve = _solve(name, given, case.document, document)
         again = answer(dataclasses.replace(case, document=document), solve)
         for finding in again.findings:

@@ -45,7 +45,7 @@ def spoil(monkeypatch, algorithm, change):
 # --- it runs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_dozen_solves(tmp_path, capsys):
+def test_the_script_runs_a_dozen_solves(tmp_path, capsys):
     # Whether they find anything is for the slow test to say; this one is about the script.
     arguments = ["--solves", "12", "--jobs", "0", "--no-reduction", "--findings", str(tmp_path)]
     assert fuzz.main(arguments) in (0, 1)
@@ -55,7 +55,7 @@ def test_a_dozen_solves(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_two_thousand_solves(tmp_path, capsys):
+def test_two_thousand_solves_have_no_findings(tmp_path, capsys):
     found = fuzz.main(["--solves", "2000", "--seed", "7", "--jobs", "1", "--findings", str(tmp_path)])
     assert not found, capsys.readouterr().out
 
@@ -230,7 +230,7 @@ def test_a_least_budget_that_is_not_the_least(monkeypatch):
         (remat.errors.OptionError("two-level is not for this"), None),
     ],
 )
-def test_errors(monkeypatch, error, rule):
+def test_unexpected_errors_are_findings(monkeypatch, error, rule):
     def fail(instance, **arguments):
         raise error
 

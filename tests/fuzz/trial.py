@@ -13,10 +13,10 @@ from tests.fuzz.questions import question_findings
 
 ODDS_OF_COMMAND_LINE = 12
 ODDS_OF_QUESTION = 12
-"""In one case of so many, the command line is run, or the minimum budget is asked for."""
+"""Period, in cases, with which the command line runs, or the minimum budget is computed."""
 
 TIGHT = 4
-"""Algorithms that are asked again at the smallest known budget, and one byte below it."""
+"""Algorithms that also run at the smallest known budget, and one byte below it."""
 
 
 def judge(case, begin=lambda algorithm: None, focus=None):

@@ -26,7 +26,7 @@ class Finding:
 
     @property
     def cause(self):
-        """What findings are grouped by: the rule, the algorithm, and of errors the text without figures and names."""
+        """Group of a finding: the rule, the algorithm, and for errors the text without figures and names."""
         detailed = self.rule in ("claim", "exception", "member-failed", "command-line")
         told = re.sub(r"[\d.]+|'[^']*'|\b[a-zA-Z]+#?\d[\w.]*", "#", self.message)[:80] if detailed else ""
         return self.rule, self.algorithm, told
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass
 class Answer:
-    """The outcome of a solve: a result, a refusal, or neither (reported as a finding)."""
+    """The outcome of a solve: a result, a refusal, or an error, which is a finding."""
 
     solve: object
     result: object = None

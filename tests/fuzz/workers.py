@@ -26,7 +26,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Mode:
-    """How each seed is judged: the form to draw, the only algorithms to ask, whether findings are reduced."""
+    """Settings of each seed: the form to draw, the algorithms to run, and whether findings are reduced."""
 
     form: str | None = None
     among: frozenset = frozenset()

@@ -7,7 +7,7 @@ import pytest
 from remat.generate.adjoint import heterogeneous_time_loop, parse_storage, time_loop
 
 
-def test_the_lecture_case() -> None:
+def test_a_loop_defaults_to_the_lecture_case() -> None:
     made = time_loop(steps=6)
     assert made["units"] == {"time": "unit", "memory": "unit"}
     assert {key: made[key] for key in ("steps", "forward_time", "backward_time", "state_size")} == {
@@ -90,8 +90,8 @@ def test_states_that_differ() -> None:
         ("ram:slots=1.5", "storage: slots must be a whole number, not 1.5"),
         ("ram:slots=3,slots=4", "level 'ram' gives 'slots' twice"),
         ("ram:slots=3,capacity=4", "level 'ram' has both capacity and slots"),
-        ("ram;ram", "level name 'ram' is taken"),
-        ("working:slots=3", "level name 'working' is taken"),
+        ("ram;ram", "level name 'ram' is already used"),
+        ("working:slots=3", "level name 'working' is already used"),
         (":slots=3", "a level has no name"),
         ("disk:bandwidth=0", "storage: bandwidth must be positive, not 0"),
         ("disk:write_time=-1", "storage: write_time must be at least 0, not -1"),

@@ -138,7 +138,7 @@ def test_kinds_and_their_families() -> None:
         ("tree", "star", {"name": ""}, "name must not be empty"),
     ],
 )
-def test_errors(kind: str, family: str, parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(kind: str, family: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate(kind, family, **parameters)
 

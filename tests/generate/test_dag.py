@@ -49,7 +49,9 @@ def edges(made: dict[str, Any]) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("nodes", [2, 3, 17, 120])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("options", [{}, RICH])
-def test_structure(shape: str, nodes: int, training: bool, options: dict[str, float]) -> None:
+def test_random_graphs_are_well_formed_and_reproducible(
+    shape: str, nodes: int, training: bool, options: dict[str, float]
+) -> None:
     for seed in range(5):
         made = SHAPES[shape](nodes=nodes, training=training, seed=seed, **options)
         check_structure(made)
@@ -191,7 +193,7 @@ def test_equal_ends_give_unit_graphs() -> None:
         (layered_dag, {"nodes": 1}, "nodes must be at least 2, not 1"),
         (layered_dag, {"nodes": 10**6}, "nodes must be at most 100,000, not 1000000"),
         (layered_dag, {"nodes": 10, "layers": 11}, "layers must be at most 10, not 11"),
-        (layered_dag, {"nodes": 10, "layers": 2}, "layers 2 leaves no room for 10 nodes.*use at least 3"),
+        (layered_dag, {"nodes": 10, "layers": 2}, "layers 2 leaves no layer for 10 nodes.*use at least 3"),
         (layered_dag, {"nodes": 100_000, "layers": 4}, "pairs of tasks.*use fewer nodes"),
         (layered_dag, {"order": "depth"}, "order must be one of random, layer, not 'depth'"),
         (

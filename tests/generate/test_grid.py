@@ -10,7 +10,7 @@ from remat.generate.grid import dissection, grid2d, grid3d
 
 
 @pytest.mark.parametrize("ordering", ["nd", "natural"])
-def test_trees(ordering: str) -> None:
+def test_assembly_trees_of_grids_are_well_formed(ordering: str) -> None:
     for made in (grid2d(nx=9, ny=7, ordering=ordering), grid3d(nx=4, ny=3, nz=5, ordering=ordering, relax=3)):
         parent = made["parent"]
         assert parent[-1] == -1
@@ -52,6 +52,6 @@ def test_source_and_name() -> None:
         ({"relax": -1}, "relax must be at least 0"),
     ],
 )
-def test_bad_parameters(parameters: dict[str, int | str], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, int | str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate("tree", "grid2d", **parameters)

@@ -21,7 +21,7 @@ def test_towers_meet_in_the_last_layer(layers, branches, sources):
 
 
 def test_towers_run_side_by_side():
-    """Two towers run in parallel: one micro-batch takes as long as one tower and the joining layer."""
+    """Two towers run in parallel: one micro-batch takes the time of one tower and the joining layer."""
     instance = remat.load(uniform(devices=3, layers=3, branches=2, micro_batches=1))
     result = remat.solve(instance, algorithm="gpipe")
     assert result.makespan == 2 * (1 + 2)
@@ -67,7 +67,7 @@ def recomputing(checkpoints):
     return remat.load(made), report
 
 
-def test_partitioned_checkpoints():
+def test_partitioned_checkpoints_store_a_share_of_each_input():
     """Each of two devices stores half of each block's input, has the other half as workspace, and gathers it for B."""
     whole, kept = recomputing("whole")
     shared, less = recomputing("partitioned")

@@ -23,7 +23,7 @@ def test_figures_stay_in_their_ranges() -> None:
     assert len({stage["output_size"] for stage in chain["stages"]}) == 11
 
 
-def test_zero_probability() -> None:
+def test_zero_probability_sets_the_share_of_zeros() -> None:
     chain = random_chain(length=400, zero_probability=0.5, seed=1)
     zeros = sum(stage["output_size"] == 0 for stage in chain["stages"])
     assert 150 < zeros < 250
@@ -31,7 +31,7 @@ def test_zero_probability() -> None:
     assert all(not any(stage.values()) for stage in empty["stages"])
 
 
-def test_a_seed_decides() -> None:
+def test_a_seed_determines_the_chain() -> None:
     assert random_chain(seed=7) == random_chain(seed=7)
     assert random_chain(seed=7)["stages"] != random_chain(seed=8)["stages"]
 

@@ -31,7 +31,7 @@ def test_figures_by_hand() -> None:
     assert result.peak_memory["ram"] == 2 * made["state_size"]
 
 
-def test_the_overthrust_model() -> None:
+def test_defaults_are_the_overthrust_model() -> None:
     """801 x 801 x 187 points, 40 absorbing ones on each side, 4 s: two fields of 0.83 GB, and 2,526 steps."""
     made = generate("adjoint", "seismic")
     assert made["steps"] == 2526
@@ -49,6 +49,6 @@ def test_the_overthrust_model() -> None:
         ({"nx": 10**15}, "make the grid or the duration smaller"),
     ],
 )
-def test_errors(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate("adjoint", "seismic", **parameters)

@@ -41,7 +41,7 @@ def test_children_come_first_and_the_root_last(shape: str, nodes: int) -> None:
     assert all(node < above < nodes for node, above in enumerate(parent[:-1]))
 
 
-def test_shapes() -> None:
+def test_shapes_have_their_parents() -> None:
     assert chain_tree(nodes=4)["parent"] == [1, 2, 3, -1]
     assert star_tree(nodes=4)["parent"] == [3, 3, 3, -1]
     assert complete_tree(nodes=7)["parent"] == [4, 4, 5, 5, 6, 6, -1]
@@ -83,7 +83,7 @@ def test_what_has_its_default_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_seed_decides(shape: str) -> None:
+def test_a_seed_determines_the_tree(shape: str) -> None:
     assert SHAPES[shape](nodes=60, seed=5) == SHAPES[shape](nodes=60, seed=5)
     assert SHAPES[shape](nodes=60, seed=5)["output_size"] != SHAPES[shape](nodes=60, seed=6)["output_size"]
 

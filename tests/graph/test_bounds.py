@@ -43,7 +43,7 @@ ALTERNATIVES = dag(
 def test_needed_tasks_by_hand():
     graph = Case(ALTERNATIVES).graph
     needed = needed_tasks(graph)
-    # z has two producers: neither is forced, and the bound counts the time of the cheaper one.
+    # z has two producers: none of them is forced, and the bound counts the time of the cheaper one.
     assert names(graph, needed.forced) == {"use"}
     assert names(graph, needed.once) == {"use", "plain", "quick"}
     assert needed.packed_time == 6
@@ -116,7 +116,7 @@ def machine(count):
     return {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "count": count}]}
 
 
-def test_several_processors():
+def test_several_processors_share_the_work_in_the_bound():
     diamond = [
         {"id": "a", "time": 4, "writes": ["a"]},
         {"id": "b", "time": 5, "reads": ["a"], "writes": ["b"]},
@@ -194,7 +194,7 @@ def test_memory_at_the_start_and_at_the_end():
     assert bound_of([{"id": "t", "time": 1, "required": False}], {}) is None
 
 
-def test_memories_apart():
+def test_each_memory_has_its_own_bound():
     both = {
         "memories": [{"name": "m"}, {"name": "n"}, {"name": "empty"}],
         "processors": [{"name": "p", "memory": "n"}],
@@ -283,7 +283,7 @@ def test_with_plenty_of_memory_a_chain_takes_the_no_recompute_time(document):
 
 @settings(max_examples=40, deadline=None)
 @given(trees())
-def test_trees(document):
+def test_bounds_of_trees_equal_the_oracle(document):
     document = {key: value for key, value in document.items() if key not in ("machine", "parallel")}
     graph, machine = lower(load(document)), machine_of(load(document))
     total = sum(document.get("time", [1] * len(document["parent"])))
@@ -320,7 +320,7 @@ def test_what_is_chosen_to_run_once_can_run(tasks: list[tuple[str, list[str], li
 
 
 def test_a_producer_that_a_later_choice_makes_redundant_does_not_count() -> None:
-    # x is read first, and its cheapest producer does not make s, which the cheapest way to y needs.
+    # x is read first, and its cheapest producer does not write s, which the cheapest producer of y needs.
     tasks = [
         {"id": "plain", "time": 1, "reads": [], "writes": ["x"], "required": False},
         {"id": "saving", "time": 1, "reads": [], "writes": ["x", "s"], "required": False},

@@ -1,4 +1,4 @@
-"""Canonical machines: whatever order a document lists, the parts come in the same one."""
+"""Canonical machines: the order of the parts does not depend on their order in the document."""
 
 from dataclasses import replace
 

@@ -70,7 +70,7 @@ IN_HOST = [{"value": "i", "memory": "host"}]
         ),
     ],
 )
-def test_by_hand(document, message):
+def test_unreachable_outputs_are_named(document, message):
     assert problem(document).unreachable == message
 
 

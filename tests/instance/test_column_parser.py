@@ -146,7 +146,7 @@ def test_as_the_models(monkeypatch, seed):
 
 @pytest.mark.usefixtures("from_the_first_character_on")
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_spoilt_texts(monkeypatch, seed):
+def test_spoilt_texts_get_the_answer_of_the_models(monkeypatch, seed):
     draw = random.Random(f"spoilt {seed}")
     letters = '{}[]:," \\\n01.eE-tn\x01\x7fé'
     cases = []
@@ -253,7 +253,7 @@ def test_sizes_beyond_what_sums_hold():
         ('"reads": ["v"]', '"reads": ["v", "v"]', "'v' is listed twice"),
     ],
 )
-def test_twice(monkeypatch, right, wrong, said):
+def test_duplicate_keys_are_refused(monkeypatch, right, wrong, said):
     text = json.dumps(DOCUMENT, default=float).replace(', "parallel": {"max": 2}', "")  # all tasks become records
     assert text.count(right) == 1
     spoilt = text.replace(right, wrong)

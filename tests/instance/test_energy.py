@@ -177,7 +177,7 @@ def test_the_order_of_parts_does_not_matter():
     assert [link.energy for link in first.links] == [link.energy for link in second.links]
 
 
-def test_builders():
+def test_builders_take_energies():
     edges = [(0, 1), (0, 2)]
     graph = remat.dag(edges, time=1, size=[1, 1, 1], energy=[3, 0, 2])
     assert [task.energy for task in graph.tasks] == [3, 0, 2]

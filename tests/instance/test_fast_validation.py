@@ -94,7 +94,7 @@ def agree(model, document):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_drawn_documents(kind):
+def test_drawn_documents_become_the_models_of_pydantic(kind):
     model, taken = model_of(kind), []
 
     @settings(deadline=None, max_examples=60)
@@ -132,7 +132,7 @@ def test_all_shipped_instances_are_plain():
 
 @settings(deadline=None, max_examples=60)
 @given(documents.machines(), st.integers(0, 2**32))
-def test_machines(document, seed):
+def test_machines_become_the_models_of_pydantic(document, seed):
     with units_scope(Units("ms", "B")):
         assert agree(MachineModel, document)
         agree(MachineModel, spoilt(random.Random(seed), document))

@@ -149,7 +149,7 @@ def test_machines_are_written_and_read_back(document):
 
 
 @pytest.mark.parametrize("document", [CHAIN, ADJOINT, DAG, TREE], ids=lambda document: document["kind"])
-def test_from_anywhere(document, tmp_path, monkeypatch):
+def test_instances_load_from_paths_files_and_documents(document, tmp_path, monkeypatch):
     expected = load(document)
     assert load(expected) is expected
     path = tmp_path / "instance.json"
@@ -162,7 +162,7 @@ def test_from_anywhere(document, tmp_path, monkeypatch):
         assert remat.load(file) == expected
 
 
-def test_defaults():
+def test_missing_fields_have_their_defaults():
     chain = load(CHAIN)
     assert chain.length == 2
     assert (chain.static_memory, chain.in_place, chain.input_gradient) == (0, False, True)

@@ -63,7 +63,7 @@ BAD = [
     ("layers.0.update_time", -1, "$.layers[0].update_time", "out of range"),
     ("exchange", "tree", "$.exchange", ""),
     ("sharding", {"zero": 3}, "$.sharding.data", "missing"),
-    ("sharding", {"data": 1, "zero": 3}, "$.sharding.data", "and there is one"),
+    ("sharding", {"data": 1, "zero": 3}, "$.sharding.data", "but there is one"),
     ("sharding", {"data": 3}, "$.sharding.data", "3 does not divide the 4 devices of the cluster"),
     ("sharding", {"data": 4}, "$.sharding.data", "the ranks a0, a1, slow0, slow1 are devices of different kinds"),
     ("sharding", {"data": 2, "zero": 4}, "$.sharding.zero", "0 to 3, not 4"),
@@ -89,7 +89,7 @@ BAD = [
     ("cluster.levels.1.devices", 3, "$.cluster.levels[1].devices", "a multiple of the level before, 2"),
     ("cluster.levels.1.devices", 2, "$.cluster.levels[1].devices", "a multiple of the level before, 2"),
     ("cluster.levels", [{"devices": 2}], "$.cluster.levels[0].devices", "joins 2 of 4 devices"),
-    ("machine", {"memories": [{"name": "memory"}]}, "$.machine", "no machine beside"),
+    ("machine", {"memories": [{"name": "memory"}]}, "$.machine", "a pipeline has a cluster instead of a machine"),
     ("static_memory", 1, "$.static_memory", "several working memories"),
     ("schema", "remat.instance/2", "$.schema", "remat.instance/3"),
     ("schema", "remat.instance/1", "$.schema", "remat.instance/3"),
@@ -100,9 +100,9 @@ BAD = [
 
 SHARDED = PIPELINE | {"sharding": {"data": 2, "zero": 2}}
 BESIDE_RANKS = [
-    ("exchange", "ring", "$.exchange", "by themselves"),
-    ("copies", 2, "$.copies", "no copies"),
-    ("cluster.transfers", "blocking", "$.sharding", "transfers that go on beside the work"),
+    ("exchange", "ring", "$.exchange", "cannot be combined with exchange"),
+    ("copies", 2, "$.copies", "cannot be combined with copies"),
+    ("cluster.transfers", "blocking", "$.sharding", "need the transfers overlap, not blocking"),
 ]
 
 
@@ -149,7 +149,7 @@ def test_devices_and_levels():
 
 @settings(max_examples=40, deadline=None)
 @given(pipelines())
-def test_there_and_back(document):
+def test_documents_survive_a_round_trip(document):
     instance = load(document)
     written = instance_document(instance)
     SCHEMA.validate(written)
@@ -269,7 +269,7 @@ SLICED = DIVIDED | {"tokens": {"length": 4, "slices": [_TWO, _TWO | {"before": 2
         (SIZED, "samples", None, "$.samples", "want the samples"),
         (SIZED, "samples", 0, "$.samples", "out of range"),
         (SIZED, "sizes.0.samples", 1, "$.sizes[0].samples", "that of `layers`"),
-        (SIZED, "sizes.0.samples", 3, "$.sizes[0].samples", "4 samples (4 micro-batches of 1) are no multiple of 3"),
+        (SIZED, "sizes.0.samples", 3, "$.sizes[0].samples", "4 samples (4 micro-batches of 1) are not a multiple of 3"),
         (SIZED, "sizes", SIZED["sizes"] * 2, "$.sizes[1].samples", "given twice"),
         (SIZED, "sizes.0.layers", [_WORK, _WORK], "$.sizes[0].layers", "2 entries, and the instance has 1 layers"),
         (SIZED, "sizes.0.layers.0.weight_time", 1, "$.sizes[0].layers[0]", "has a weight_time, and the layer has none"),
@@ -280,14 +280,14 @@ SLICED = DIVIDED | {"tokens": {"length": 4, "slices": [_TWO, _TWO | {"before": 2
         (SIZED, "weights", "stash", "$.sizes", "micro-batches are as they are given"),
         (SIZED, "tokens", SLICED["tokens"], "$.sizes", "either sizes of micro-batches or slices"),
         (PARTED, "samples", None, "$.samples", "parts want the samples"),
-        (PARTED, "parts.0.samples", 4, "$.parts[0].samples", "no part of a micro-batch of 4"),
-        (PARTED, "parts.0.samples", 3, "$.parts[0].samples", "no part of a micro-batch of 4"),
+        (PARTED, "parts.0.samples", 4, "$.parts[0].samples", "not a part of a micro-batch of 4"),
+        (PARTED, "parts.0.samples", 3, "$.parts[0].samples", "not a part of a micro-batch of 4"),
         (PARTED, "parts", PARTED["parts"] * 2, "$.parts[1].samples", "given twice"),
         (PARTED, "parts.0.layers", [], "$.parts[0].layers", ""),
         (PARTED | {"copies": 1}, "weights", "stash", "$.parts", "as they are given, and whole"),
         (SLICED, "copies", 2, "$.copies", "stay on one device"),
         (SLICED, "weights", "single", "$.tokens", "micro-batches are as they are given"),
-        (SLICED, "micro_batches", 3, "$.micro_batches", "no whole number of sequences of 2 slices"),
+        (SLICED, "micro_batches", 3, "$.micro_batches", "not a whole number of sequences of 2 slices"),
         (SLICED, "tokens.cut", [2], "$.tokens.cut", "2 tokens in all, and a sequence has 4"),
         (SLICED, "tokens.cut", [3, 1], "$.tokens.cut", "no slice of 3 tokens after 0"),
         (SLICED, "tokens.cut", [1] * 300, "$.tokens.cut", "at most 256"),

@@ -50,7 +50,7 @@ def test_regions_of_the_program_are_recognised():
     assert import_step(recomputing, (params, x)).flops > 1.2 * plain
 
 
-def test_the_command(run, tmp_path):
+def test_the_command_imports_a_jax_function(run, tmp_path):
     path = tmp_path / "step.json"
     assert run("import", "jax", f"{MODELS}:make", "-o", str(path)).code == 0
     instance = remat.load(path)
@@ -75,7 +75,7 @@ def test_a_loop_is_one_task(run):
         ("nothing", "has no function 'nothing'"),
     ],
 )
-def test_what_is_refused(run, factory, why):
+def test_unsupported_functions_are_refused(run, factory, why):
     run("import", "jax", f"{MODELS}:{factory}").assert_refused(why)
 
 

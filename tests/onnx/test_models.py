@@ -33,7 +33,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_light_models(name: str) -> None:
+def test_models_of_onnx_are_imported(name: str) -> None:
     operators, work, unknown = MODELS[name]
     found = import_model(str(LIGHT / f"light_{name}.onnx"))
     assert f": {operators:,} operators, {work:.2f} GFLOP" in found.document["description"]
@@ -71,7 +71,7 @@ def save(tmp_path: Path, content: Any, name: str = "m.onnx") -> str:
     return str(path)
 
 
-def test_dimensions(tmp_path: Path) -> None:
+def test_named_dimensions_need_values(tmp_path: Path) -> None:
     path = save(tmp_path, model())
     found = import_model(path, dimensions={"batch": 32})
     assert found.flops == 2 * 32 * 4 * 2
@@ -128,11 +128,11 @@ def test_wrong_shapes_get_one_line(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_the_command(run: Run, tmp_path: Path) -> None:
+def test_the_command_imports_an_onnx_model(run: Run, tmp_path: Path) -> None:
     path = save(tmp_path, model())
     document = run("import", "onnx", path, "--dim", "batch=8", "--training", "--device", "H100", "--name", "t").document
     assert (document["name"], document["outputs"]) == ("t", ["loss", "dW.w"])
     outcome = run("import", "onnx", LIGHT / "light_vgg19.onnx")
-    assert outcome.err == "Note: 2 tensors of unknown shape that nothing reads are left out: r41, r45\n"
+    assert outcome.err == "Note: 2 unused tensors of unknown shape are left out: r41, r45\n"
     run("import", "onnx", path, "--dim", "batch=0").assert_refused("--dim")
     run("import", "onnx", path, "--dim", "batch=8", "--device", "H99").assert_refused("--device")

@@ -56,7 +56,7 @@ class Action:
 
     @property
     def released(self):
-        """When the resources are free again."""
+        """The time at which the resources are free."""
         return self.start + (self.duration - self.delay) if self.delay else self.end
 
     @property

@@ -136,7 +136,7 @@ def _pieces(operation):
 
 
 def ended(document, graph, machine, orders, initial):
-    """Return the graph with exchanges and updates, and (device, update) in the order in which they come.
+    """Return the graph with exchanges and updates, and (device, update) in execution order.
 
     Parameters
     ----------

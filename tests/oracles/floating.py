@@ -7,7 +7,7 @@ from . import lowering
 
 
 def floating_best(document, budget):
-    """Return the minimum makespan of the floating schedules of a chain; None if none fits.
+    """Return the minimum makespan of the floating schedules of a chain; None if no schedule fits.
 
     `best(i, k, j, others, tape)` is the time to run the backwards j..k (0-based; the loss has the number of stages)
     from x_i, with `others` bytes held elsewhere throughout; `tape` means that x_{j+1} and the saved values of stage j

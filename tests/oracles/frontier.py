@@ -1,7 +1,7 @@
 """Exhaustive search over frontier-advancing schedules, for tiny graphs in one memory.
 
 Stages end with the tasks that every schedule needs, in the reference order; in a stage, the tasks of earlier places
-run at most once each, in the order of the places. Tasks that need not run stand as early as they can run. Behind
+run at most once each, in the order of the places. Optional tasks take the earliest possible place. Behind
 the last needed task there is one more stage without an end if there are outputs.
 """
 

@@ -1,4 +1,4 @@
-"""What one memory holds when a step of a sequential schedule has begun, by names: maker, and readers until it goes."""
+"""Contents of one memory after the beginning of a sequential step, by names: producer, and readers until the drop."""
 
 from remat.schedule.document import Drop, Run
 

@@ -1,7 +1,7 @@
-"""Nested persistent schedules of a join, all of them one by one: written on names of the lowered graph.
+"""Enumeration of all nested persistent schedules of a join, by names of the lowered graph.
 
-Chain j goes on by saving its next stage through, or by plain forwards to a later stage; the chain that went on last
-comes back first, when the loss has run.
+Chain j advances by saving its next stage, or by plain forwards to a later stage. After the loss, the chain that
+advanced last is reversed first.
 """
 
 import math

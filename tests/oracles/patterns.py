@@ -166,7 +166,7 @@ def _runs(graph, machine, stages, match, tasks, at):
 
 
 def _rank(stages, phase, stage, late):
-    """Return where an operation stands among those of its micro-batch: forwards, then backwards, then halves."""
+    """Return the position of an operation among those of its micro-batch: forwards, then backwards, then halves."""
     position = sorted(range(len(stages)), key=lambda one: stages[one][0]).index(stage)
     turn = {"F": 2 * position, "B": 4 * len(stages) - 2 * position, "BW": 4 * len(stages) - 2 * position}
     return turn.get(phase, 6 * len(stages)) + late

@@ -56,7 +56,7 @@ def least_period(stream: Stream, *, contiguous: bool = False) -> int | None:
 
 
 def _homes(stream: Stream) -> Iterator[tuple[int, ...]]:
-    """Yield who may hold what; devices are equal, so the first one to come is device 0, and so on."""
+    """Yield the assignments of layers to devices; equal devices are numbered by first use."""
     for home in itertools.product(range(stream.devices), repeat=len(stream.forward)):
         if all(device <= max(home[:layer], default=-1) + 1 for layer, device in enumerate(home)):
             yield home

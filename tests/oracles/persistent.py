@@ -101,7 +101,7 @@ def trade_offs(document):
 
 
 class Recursion:
-    """Least times of segments: `best(m, i, last, held)`, x_i and y_{last+1} resident and counted in m.
+    """Minimum times of segments: `best(m, i, last, held)`, x_i and y_{last+1} resident and counted in m.
 
     `held` says that x_i must still be there at the end.
     """

@@ -2,7 +2,7 @@
 
 Written from the rules alone: stages in a chain, micro-batches ascending for each stage and phase, one operation at a
 time on a device, bytes from the start of F to the end of B, others to the end of W, a release before an acquisition.
-With copies of the stages there are several chains, each with micro-batches of its own.
+With copies of the stages there are several chains, each with separate micro-batches.
 """
 
 import itertools

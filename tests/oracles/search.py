@@ -194,11 +194,11 @@ def chain_least_budget(document):
 
 
 def persistent_best(document, budget):
-    """Return the least makespan of the memory-persistent schedules of a chain, by the recurrence of rotor.
+    """Return the minimum makespan of the memory-persistent schedules of a chain, by the recurrence of rotor.
 
-    Beaumont et al. 2019, on exact bytes, with the gradient that is really alive.  `best(m, i, l)` is the time to go
-    from x_i and y_{l+1} (both resident) to y_i with m bytes, in which x_i does not count and y_{l+1} does; stage L
-    is the loss, and y_{L+1} is nothing.
+    It follows Beaumont et al. 2019, with exact bytes and the gradient that is really alive. `best(m, i, l)` is the time
+    from x_i and y_{l+1} (both resident) to y_i with m bytes, which include y_{l+1} but not x_i. Stage L is the loss,
+    and y_{L+1} is empty.
 
     Only for chains in which every backward reads input, output and saved values, and nothing runs in place.
     """
@@ -342,12 +342,12 @@ def tree_best_postorder(parent, f, m):
 
 
 def tree_best_traversal(parent, f, m):
-    """Return the least peak of any topological order of an in-tree (n <= 9 or so)."""
+    """Return the smallest peak of any topological order of an in-tree (n <= 9 or so)."""
     n, children = len(parent), _children(parent)
 
     @cache
     def peak(done):
-        """Least peak from here on, the tasks in `done` having run."""
+        """Smallest peak of the remaining tasks after those in `done`."""
         if len(done) == n:
             return 0
         resident = sum(f[i] for i in done if parent[i] not in done)

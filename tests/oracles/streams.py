@@ -2,7 +2,7 @@
 
 Written from the definitions alone: a micro-batch holds its activation from the start of its forward to the end of its
 backward. With versions, its forward takes the newest version; its backward uses the same version and ends with a new
-one. A version exists as long as it is the newest, or a micro-batch in flight uses it.
+one. A version exists while it is the newest, or while a micro-batch in flight uses it.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ def small(cases, stages):
 # --- lowering -----------------------------------------------------------------------------------------------------
 
 
-def test_chain_lowering():
+def test_the_oracle_lowers_a_chain_as_by_hand():
     stage = {"forward_time": 3, "backward_time": 5, "output_size": 7, "saved_size": 2, "forward_workspace": 1}
     other = stage | {
         "saving_forward_time": 4,
@@ -90,7 +90,7 @@ def test_chain_lowering():
     assert no_recompute_time(graph) == 3 + 3 + 3 + 1 + 15
 
 
-def test_adjoint_lowering():
+def test_the_oracle_lowers_an_adjoint_as_by_hand():
     document = {"kind": "adjoint", "steps": 3, "forward_time": 2, "backward_time": 3, "state_size": 4}
     document["adjoint_size"] = 5
     graph = lower(document)
@@ -119,7 +119,7 @@ def test_adjoint_lowering_per_step():
     assert lower(document | {"tape_size": 6, "tape_time": 5}).tasks["Fe1"].time == 5
 
 
-def test_storage_machine():
+def test_storage_becomes_a_machine_as_by_hand():
     document = {"kind": "adjoint", "steps": [{"state_size": 3}, {}], "forward_time": 1, "backward_time": 1}
     document |= {"state_size": 2, "adjoint_size": 5, "tape_size": 7}
     document["storage"] = [
@@ -172,7 +172,7 @@ def test_dag_and_tree_lowering():
     assert [task.time for task in outward.tasks.values()] == [7, 8, 9]
 
 
-def test_machine():
+def test_machines_are_built_as_by_hand():
     given = {
         "memories": [{"name": "device", "capacity": 8}, {"name": "host"}],
         "processors": [{"name": "gpu", "memory": "device", "count": 2}, {"name": "cpu", "memory": "host"}],
@@ -199,13 +199,13 @@ def test_time_without_recompute(case):
 
 
 @pytest.mark.parametrize("case", named(small(CHAINS, 12)))
-def test_persistent_reference(case):
+def test_persistent_optima_equal_published_ones(case):
     for budget in case["budgets"]:
         assert search.persistent_best(case["instance"], budget["budget"]) == budget["opt_persistent"]
 
 
 @pytest.mark.parametrize("case", named(small(CHAINS, 4), small(CHAINS, 5)))
-def test_exhaustive_reference(case):
+def test_exhaustive_optima_equal_published_ones(case):
     for budget in case["budgets"]:
         found = search.chain_best(case["instance"], budget["budget"])
         # The reference keeps outputs and saved values together; on these chains that costs nothing.
@@ -256,7 +256,7 @@ def random_graph(chance):
     }
 
 
-def test_random_graphs():
+def test_optima_of_random_graphs_are_consistent():
     for seed in range(60):
         document = random_graph(random.Random(seed))
         least = search.chain_least_budget(document)
@@ -321,7 +321,7 @@ def test_the_lectures_optima():
 # --- adjoints with levels -----------------------------------------------------------------------------------------
 
 
-def test_advances_reference():
+def test_advances_equal_published_ones():
     points = [point for point in ADJOINTS["points"]["revolve"] if point["n"] <= 6]
     assert len(points) >= 4
     for point in points:
@@ -331,7 +331,7 @@ def test_advances_reference():
     assert search.adjoint_best_advances(3, 0) is None
 
 
-def test_levels_reference():
+def test_costs_of_levels_equal_published_ones():
     points = ADJOINTS["points"]
     for point in points["hrevolve"]:
         n = point["l"] + 1
@@ -362,7 +362,7 @@ def test_levels_reference():
 # --- trees and orders ---------------------------------------------------------------------------------------------
 
 
-def test_tree_reference():
+def test_peaks_of_trees_equal_published_ones():
     for case in TREES["trees"]:
         tree = case["instance"]
         arguments = tree["parent"], tree["output_size"], tree["workspace"]
@@ -409,5 +409,5 @@ def order_document(case):
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in TREES["dags"] if case["n"] <= 20])
-def test_order_reference(case):
+def test_peaks_of_orders_equal_published_ones(case):
     assert search.dag_best_order_peak(order_document(case)) == case["optimal_peak"]

@@ -160,7 +160,7 @@ def test_one_rule_at_a_time(name):
     assert sorted(report.violations, key=str) == sorted(expected, key=str)
 
 
-def test_required_tasks():
+def test_missing_tasks_and_outputs_are_violations():
     assert sorted(check(DAG, [A]).violations, key=str) == [
         (None, "output-missing"),
         (None, "required-missing"),
@@ -200,7 +200,7 @@ def test_in_place_reuses_dropped_inputs():
     steps = [A, B, C, run("slide", 6, drop=["u"]), drop("v", 8)]
     # 14 and the workspace; v's 3 bytes fit into u's 4, the byte that is left over serves nobody.
     assert check(DAG, steps).peaks["device"] == 16
-    for dropped in ([], ["v"]):  # dropped outputs are no room for outputs
+    for dropped in ([], ["v"]):  # dropped outputs do not free bytes for outputs
         steps[3] = run("slide", 6, drop=dropped)
         assert check(DAG, steps[:4]).peaks["device"] == 19
 
@@ -217,7 +217,7 @@ def test_float_instants_are_clusters():
     assert not check(large, [run("a", 0), run("b", 2 * 10**12 - 1), run("c", 5 * 10**12)]).ok
 
 
-def test_parallel_runs():
+def test_parallel_runs_occupy_all_their_processors():
     report = check(DAG, [*BASE, run("many", 6, on=["gpu", "aux"])])
     assert report.makespan == 10
     assert isinstance(report.makespan, int)

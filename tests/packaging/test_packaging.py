@@ -1,4 +1,4 @@
-"""What goes with a release: the README for an index, the conda recipe, the citation."""
+"""Files of a release: the README for an index, the conda recipe, the citation."""
 
 import importlib.util
 import re

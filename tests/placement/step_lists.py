@@ -1,7 +1,7 @@
 """Random task graphs and machines, and lists of steps that are valid in the order in which they are listed.
 
 Everything is a plain document. The generator tracks memory contents itself, so draws do not depend on placement or the
-verifier: each step of a list may run once all previous steps have ended. Whatever placement then overlaps must stay
+verifier: each step of a list may run when all previous steps have ended. All overlaps that placement creates must be
 legal.
 """
 

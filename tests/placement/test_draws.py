@@ -105,7 +105,7 @@ def tighten(chance, document):
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_what_does_not_fit_is_named(chunk):
-    """The first step that never fits is the oracle's; and whatever is placed keeps within the capacities."""
+    """The first step that never fits is the oracle's; placed steps respect the capacities."""
     chance = random.Random(f"tight {chunk}")
     outcomes = Counter()
     for seed in range(25):

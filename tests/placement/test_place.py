@@ -102,7 +102,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_starts(name):
+def test_steps_start_as_by_hand(name):
     case, steps, expected = CASES[name]
     placed = place(case.graph, case.machine, case.columns(steps))
     assert isinstance(placed, Placement)
@@ -114,7 +114,7 @@ def test_starts(name):
 
 
 @pytest.mark.parametrize("on", [["gpu"], ["aux"]], ids=["sequential", "general"])
-def test_what_never_fits(on):
+def test_a_step_that_never_fits_is_unplaceable(on):
     outcome = place(DUPLEX.graph, DUPLEX.machine, DUPLEX.columns([run("use", on=on), out("y"), run("big", on=on)]))
     assert outcome == Unplaceable(step=2, memory=0, needed=22, capacity=16)
 
@@ -173,7 +173,7 @@ def test_a_slow_run_takes_a_whole_time_only_where_the_quotient_is_exact():
 
 
 def test_float_sums_that_round_down_still_end_late_enough():
-    """A move that frees what a reader uses ends no earlier than the reader, whatever end - duration rounds to."""
+    """A move that frees a reader's input ends no earlier than the reader, for any rounding of end - duration."""
     document, rounded_down = case_of(latency=0.7, bandwidth=13).document, 0
     for time in (0.1 * k for k in range(1, 60)):
         tasks = [task | {"time": time if task["id"] == "use" else 0.3} for task in document["tasks"]]
@@ -202,7 +202,7 @@ def test_start_times_are_ignored():
 
 @pytest.mark.parametrize(("capacity", "fits"), [(9, True), (8, False)])
 def test_in_place_outputs_take_over_no_more_than_they_need(capacity, fits):
-    """Of six bytes that it gives back at its end, a run needs two for its output; and three to work with."""
+    """A run frees six bytes at its end; it needs two for its output and three as workspace."""
     case = Case(
         {
             "schema": "remat.instance/1",

@@ -29,12 +29,12 @@ def play(mode, *, swapped=False):
 @pytest.mark.parametrize(
     ("mode", "sent", "started"),
     [
-        ("blocking", [5, 3, 1], 15),  # each on a way of its own
+        ("blocking", [5, 3, 1], 15),  # each on a separate link
         ("rendezvous", [5, 15, 25], 35),  # in the order in which the last device comes to them
         ("grouped", [21, 11, 1], 31),  # whichever was ready first
     ],
 )
-def test_who_goes_first(mode, sent, started):
+def test_transfers_are_sent_in_the_order_of_their_mode(mode, sent, started):
     assert play(mode) == (sent, started)
 
 

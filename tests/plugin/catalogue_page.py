@@ -48,7 +48,7 @@ def zoo():
 
 
 def trials():
-    """Return what `auto` asks for each kind of instance, in order."""
+    """Return the algorithms that `auto` runs for each kind of instance, in order."""
     lines = []
     for kind in registry.KINDS:
         rows = [(group, candidate) for group, candidate in declared(kind) if not candidate.algorithm.covered_by]

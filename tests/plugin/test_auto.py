@@ -1,4 +1,4 @@
-"""Whom `auto` asks: what algorithms declare."""
+"""The algorithms that `auto` runs, by their declarations."""
 
 import pytest
 
@@ -93,7 +93,7 @@ ROWS = [
         None,
         ["zero", "zero-offload", "zero-infinity"],
     ),
-    ("chain without a way back", moderate("chain") | {"machine": ONE_WAY}, None, CHAIN_SEARCH),
+    ("chain without a link back", moderate("chain") | {"machine": ONE_WAY}, None, CHAIN_SEARCH),
     ("everything fits", adjoint(), None, ["store-all", "adjoint-dp", "revolve", "adjoint-best"]),
     ("everything just fits", adjoint(), 4, ["store-all", "adjoint-dp", "revolve", "adjoint-best"]),
     ("not everything fits", adjoint(), 3, ["adjoint-dp", "revolve", "adjoint-best"]),
@@ -101,10 +101,10 @@ ROWS = [
     ("little storage", adjoint(storage=DISK), 2, ["revolve", "walther-griewank", "adjoint-best"]),
     ("storage takes time", adjoint(storage=SLOW), None, ["h-revolve", "revolve", "walther-griewank", "adjoint-best"]),
     ("many steps and tapes", adjoint(5000, tape_size=1), None, ["revolve"]),
-    ("a level beside", adjoint(100, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve", "adjoint-best"]),
-    ("2000 steps, a level beside", adjoint(2000, storage=[RAM, BESIDE]), None, ["two-level-async", *LATER_BESIDE]),
+    ("a second level", adjoint(100, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve", "adjoint-best"]),
+    ("2000 steps, a second level", adjoint(2000, storage=[RAM, BESIDE]), None, ["two-level-async", *LATER_BESIDE]),
     ("one level, beside", adjoint(3000, storage=[BESIDE]), None, LATER_BESIDE),
-    ("many steps, a level beside", adjoint(10**5, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve"]),
+    ("many steps, a second level", adjoint(10**5, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve"]),
     (
         "many steps, two levels",
         adjoint(10**5, storage=[RAM, SYNCHRONOUS]),
@@ -125,8 +125,8 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("document", "budget", "names"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_who_is_asked(document, budget, names):
-    """Others may be asked, too; these must be."""
+def test_auto_runs_the_expected_algorithms(document, budget, names):
+    """Other algorithms may run, too; these must."""
     assert set(names) <= set(asked(document, budget))
 
 

@@ -1,4 +1,5 @@
-"""The generated page of all algorithms: every algorithm, its guarantee and reference, and what `auto` asks."""
+"""The generated page of all algorithms: every algorithm, its guarantee and reference, and the algorithms that `auto`
+runs."""
 
 import re
 

@@ -15,7 +15,7 @@ from remat.schedule.steps import Steps
 STEPS = Steps.of_runs(np.array([0, 1]))
 
 
-def test_without_limits():
+def test_a_context_without_limits_never_stops():
     context = Context()
     assert not context.stopped
     assert context.seconds_left is None
@@ -42,7 +42,7 @@ def test_interruption_comes_before_the_deadline():
     assert context.termination is Termination.INTERRUPTED
 
 
-def test_seed():
+def test_the_seed_determines_random_numbers():
     def draw(seed):
         generator = Context(seed=seed).random()
         return [generator.random() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Runs that are of no use."""
+"""Useless runs."""
 
 import pytest
 
@@ -24,7 +24,7 @@ DOCUMENT = {
     ("runs", "kept"),
     [
         ("a b g log", "a b g log"),
-        ("a b g log a g", "a b log a g"),  # the output is made where it stays
+        ("a b g log a g", "a b log a g"),  # the output is written to its final memory
         ("a b a log g", "a b a log g"),  # the first one is read by b, the second one by g
         ("a a b log g", "a b log g"),
         ("a n b log g", "a b log g"),  # it need not run
@@ -40,6 +40,6 @@ def test_runs_that_nobody_has_any_use_for_are_left_out(runs, kept):
     assert " ".join(graph.tasks[task] for task in found) == kept
 
 
-def test_what_nobody_reads():
+def test_tasks_without_readers_are_found():
     graph = lower(remat.load(DOCUMENT))
     assert [graph.tasks[task] for task in unread_tasks(graph).nonzero()[0]] == ["g", "n"]

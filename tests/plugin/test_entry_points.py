@@ -27,7 +27,7 @@ def package(folder, name, entries, kind="dist-info"):
 
 
 def both(group):
-    """Return what is found in folders (None: nobody knows) and what the standard library finds."""
+    """Return the entry points found in folders (None: unknown) and those of the standard library."""
     quick = entry_points._in_folders(group)
     slow = [(point.name, point.value) for point in metadata.entry_points(group=group)]
     return None if quick is None else sorted((point.name, point.value) for point in quick), sorted(slow)

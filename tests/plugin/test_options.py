@@ -31,7 +31,7 @@ def _loaded(monkeypatch):
     monkeypatch.setattr(Algorithm, "load_options", lambda self: Sample if self.options else None)
 
 
-def test_defaults():
+def test_missing_options_have_their_defaults():
     assert make_options(algorithm(), {}) == Sample()
 
 
@@ -89,7 +89,7 @@ def test_unknown_names_get_a_suggestion():
 
 def test_algorithm_without_options():
     assert make_options(algorithm(options=""), {}) is None
-    with pytest.raises(OptionError, match="sample has no options, so 'slots' means nothing to it"):
+    with pytest.raises(OptionError, match="sample has no options, so 'slots' has no effect"):
         make_options(algorithm(options=""), {"slots": 3})
 
 

@@ -51,12 +51,12 @@ def test_listed_for_a_kind(kind):
     assert all(kind in algorithm.kinds or "taskgraph" in algorithm.kinds for algorithm in listed)
 
 
-def test_unknown_kind():
+def test_an_unknown_kind_is_refused():
     with pytest.raises(OptionError, match="unknown kind 'graph'; it is one of chain, adjoint, dag, tree"):
         remat.algorithms(kind="graph")
 
 
-def test_available_only(points):
+def test_algorithms_can_be_limited_to_available_ones(points):
     points.append(Point("zoo", lambda: [entry("here", requires=("json",)), entry("gone", requires=("no_module_x",))]))
     assert names(remat.algorithms()) == ["gone", "here"]
     assert names(remat.algorithms(available=True)) == ["here"]
@@ -96,7 +96,7 @@ def test_builtin_names_come_first(points):
         ({"kinds": "chain"}, "has kinds='chain'; write a tuple, such as kinds=('chain',)"),
         ({"kinds": ()}, "has kinds=(); write a tuple"),
         ({"guarantee": "best"}, "has guarantee='best'; write one of exact, bounded, heuristic, strategy"),
-        (None, "is no remat.plugin.Algorithm; list the algorithms as such"),
+        (None, "is not a remat.plugin.Algorithm; list the algorithms as such"),
     ],
 )
 def test_wrong_metadata_is_a_warning_with_the_remedy(points, given, fault):
@@ -127,7 +127,7 @@ def test_what_is_listed_must_be_algorithms(points):
         assert remat.algorithms() == ()
 
 
-def test_find():
+def test_find_suggests_similar_names():
     assert find("keep-all", "tree").name == "keep-all"
     with pytest.raises(OptionError, match="unknown algorithm 'kep-all'; did you mean 'keep-all'"):
         find("kep-all", "dag")

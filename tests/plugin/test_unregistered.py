@@ -57,8 +57,8 @@ def test_an_object_of_the_registry_is_the_algorithm_of_its_name():
     [
         ({"kinds": ()}, "has kinds="),
         ({"kinds": ("tree",)}, "solves tree, not adjoint"),
-        ({"name": "auto"}, "'auto' is no name of an algorithm"),
-        ({"name": ""}, "'' is no name of an algorithm"),
+        ({"name": "auto"}, "'auto' is not a name of an algorithm"),
+        ({"name": ""}, "'' is not a name of an algorithm"),
         ({"guarantee": "best"}, "guarantee='best'"),
         ({"requires": ("no_package_of_this_name",)}, "needs no_package_of_this_name"),
     ],

@@ -81,7 +81,7 @@ def blocks_of(page: Path) -> list[Block]:
             language, index = "", end
         else:
             if line.strip() and said:
-                raise Unclear(f"{page.name}:{index + 1}: {', '.join(said)} is said of no block")
+                raise Unclear(f"{page.name}:{index + 1}: {', '.join(said)} belongs to no block")
             blank = not line.strip()
             index += 1
             continue
@@ -113,7 +113,7 @@ def _kind(where: str, lines: list[str], language: str, said: dict[str, list[str]
         return "console"
     if lines[0].split()[0] in COMMANDS:
         return "shell"
-    raise Unclear(f"{where}: say what this block is: <!-- {' | '.join(KINDS)} -->")
+    raise Unclear(f"{where}: add the kind of this block: <!-- {' | '.join(KINDS)} -->")
 
 
 @dataclass

@@ -107,7 +107,7 @@ class Session:
 
 
 def check(page: Path, folder: Path, *, slow: bool = False, rewrite: bool = False) -> Tally:
-    """Run all blocks of a page, those marked slow only if asked to; `rewrite` puts what is printed into the page."""
+    """Run all blocks of a page, slow ones only on request; `rewrite` writes the output into the page."""
     tally, session = Tally(page), Session(folder)
     pending: list[tuple[Block, list[str]]] = []
     try:
@@ -247,7 +247,7 @@ def _of_toml(block: Block, session: Session) -> str:
 
 def _of_part(block: Block, session: Session) -> str:
     """Check that a part of a document (without `...`) or of a program is well formed."""
-    told = [re.sub(r"(?<=\}) {2,}[a-z].*$", "", line) for line in block.lines]  # what a line means stands behind it
+    told = [re.sub(r"(?<=\}) {2,}[a-z].*$", "", line) for line in block.lines]  # the meaning of a line follows it
     text = re.sub(r",? *\.\.\.(?=\s*[\]}])", "", "\n".join(told)).strip().removesuffix(",")
     lines = ",".join(line.strip().removesuffix(",") for line in told)
     for attempt in (text, f"{{{text}}}", f"[{text}]", f"[{lines}]"):
@@ -257,7 +257,7 @@ def _of_part(block: Block, session: Session) -> str:
     try:
         ast.parse(textwrap.dedent(block.text))
     except SyntaxError as error:
-        return f"part of nothing: neither JSON nor Python: {error}"
+        return f"not part of an example, and not valid JSON or Python: {error}"
     return ""
 
 

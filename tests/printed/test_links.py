@@ -6,7 +6,7 @@ PAGE = """<a href="b.html">b</a> <a href="b.html#there">there</a> <a href="#here
 <a href="https://example.org/x">elsewhere</a> <img src="c%20d.png">"""
 
 
-def test_links(tmp_path, capsys):
+def test_broken_links_are_found(tmp_path, capsys):
     (tmp_path / "a.html").write_text(PAGE)
     (tmp_path / "b.html").write_text('<a name="there"></a><a href="a.html">a</a>')
     (tmp_path / "c d.png").write_bytes(b"")

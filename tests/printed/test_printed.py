@@ -125,7 +125,7 @@ def test_a_page_is_rewritten(tmp_path):
         "<!-- part -->\n<!-- skip: x -->\n    a\n",
     ],
 )
-def test_what_says_nothing(tmp_path, text):
+def test_blocks_without_a_kind_are_unclear(tmp_path, text):
     with pytest.raises(Unclear):
         blocks_of(page(tmp_path, text))
 
@@ -144,7 +144,7 @@ def test_figures_of_comments():
     assert missing_figures("210.7 ms, 6.539 GB", printed) == ["210.7 ms", "6.539 GB"]
 
 
-def test_the_command(tmp_path, capsys):
+def test_the_command_reports_differing_blocks(tmp_path, capsys):
     assert main([str(page(tmp_path, "    $ echo a\n    b\n"))]) == 1
     assert "page.md:1: DIFFERS" in capsys.readouterr().out
     assert main([str(page(tmp_path, "<!-- slow -->\n    $ echo a\n    b\n"))]) == 0

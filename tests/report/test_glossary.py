@@ -58,16 +58,16 @@ def test_labels_of_pipelines_are_explained(name):
     assert find_term(name)
 
 
-def test_answers_name_their_words(capsys):
+def test_answers_refer_to_their_terms(capsys):
     chain = remat.example("lecture_l5")
     answer = remat.solve(chain, algorithm="revolve", budget=4)
-    assert summary(answer).splitlines()[-1].split(maxsplit=1) == ["words", "remat explain checkpointing"]
-    assert "words" not in summary(remat.solve(chain, budget=6))
+    assert summary(answer).splitlines()[-1].split(maxsplit=2) == ["see", "also", "remat explain checkpointing"]
+    assert "see also" not in summary(remat.solve(chain, budget=6))
     assert main(["explain", "memory-persistent"]) == 0
     assert capsys.readouterr().out.startswith("persistent: ")
 
 
-@pytest.mark.parametrize(("asked", "hint"), [("gapp", "did you mean 'gap'"), ("zzzz", "lists the words")])
-def test_words_that_there_are_not(asked, hint, capsys):
+@pytest.mark.parametrize(("asked", "hint"), [("gapp", "did you mean 'gap'"), ("zzzz", "lists the terms")])
+def test_unknown_terms_get_a_hint(asked, hint, capsys):
     assert main(["explain", asked]) == 2
     assert hint in capsys.readouterr().err

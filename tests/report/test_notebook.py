@@ -1,4 +1,4 @@
-"""What notebooks show: a few lines, a table, a picture."""
+"""Views in notebooks: a few lines, a table, a picture."""
 
 import builtins
 import html
@@ -106,7 +106,7 @@ def test_a_cell_is_as_wide_as_it_is_and_interactive(tmp_path):
             assert browser.errors == []
 
 
-def test_a_comparison():
+def test_comparisons_are_shown_in_notebooks():
     comparison = remat.compare([LECTURE], algorithms=["revolve", "keep-all"])
     assert repr(comparison).split("\n")[0] == "2 cells of 2 algorithms, 2 solved"
     shown = comparison._repr_html_()
@@ -116,7 +116,7 @@ def test_a_comparison():
         comparison.plot()
 
 
-def test_instances():
+def test_instances_are_shown_in_notebooks():
     assert repr(LECTURE) == "AdjointInstance('lecture_l5', length 6)"
     assert "lecture_l5" in LECTURE._repr_html_()
     huge = remat.load({"schema": "remat.instance/1", "kind": "adjoint", "steps": 10**6})
@@ -124,7 +124,7 @@ def test_instances():
     assert len(huge._repr_html_()) < 300
 
 
-def test_frames(monkeypatch):
+def test_results_become_data_frames(monkeypatch):
     pandas = pytest.importorskip("pandas")
     result = remat.solve(LECTURE, budget=4)
     frame = result.to_frame()

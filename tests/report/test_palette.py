@@ -1,4 +1,4 @@
-"""Colours that stand side by side can be told apart, by people who see fewer of them, too."""
+"""Neighbouring colours are distinguishable, also with colour blindness."""
 
 import itertools
 

@@ -51,7 +51,7 @@ def shown(browser, folder, name, result):
     return browser.run(WRITTEN), browser.run("document.body.innerText")
 
 
-def test_a_task_graph(browser, folder):
+def test_the_page_of_a_task_graph_shows_its_peak(browser, folder):
     result = remat.solve(remat.example("gpt2_small_step"), budget="500MiB", algorithm="dag-auto")
     drawn, text = shown(browser, folder, "graph", result)
     free = 500 * 2**20 - result.peak_memory["memory"]
@@ -70,7 +70,7 @@ def test_a_task_graph(browser, folder):
     assert rows[:3] == ["softmax", "loss.dX", "softmax.dX"]
 
 
-def test_a_chain(browser, folder):
+def test_the_page_of_a_chain_shows_its_peak(browser, folder):
     result = remat.solve(remat.example("gpt2_xl_b4"), budget="27GiB", algorithm="rotor")
     drawn, text = shown(browser, folder, "chain", result)
     assert any(said.startswith("peak ") and " below the budget: " in said for said in drawn)
@@ -81,7 +81,7 @@ def test_a_chain(browser, folder):
     assert "idle" in text
 
 
-def test_a_pipeline(browser, folder):
+def test_the_page_of_a_pipeline_shows_its_devices(browser, folder):
     result = remat.solve(remat.example("uniform_p4_m8"), algorithm="zb-v", budget=16)
     drawn, text = shown(browser, folder, "pipeline", result)
     assert {str(batch) for batch in range(8)} <= set(drawn)
@@ -93,7 +93,7 @@ def test_a_pipeline(browser, folder):
         assert label in text
 
 
-def test_an_adjoint(browser, folder):
+def test_the_page_of_an_adjoint_shows_its_levels(browser, folder):
     result = remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve")
     drawn, text = shown(browser, folder, "adjoint", result)
     for name, peak in result.report.peaks.items():
@@ -105,7 +105,7 @@ def test_an_adjoint(browser, folder):
     assert {"ram", "disk", "checkpoints"} <= set(drawn)
 
 
-def test_a_comparison(browser, folder):
+def test_the_page_of_a_comparison_shows_its_schedules(browser, folder):
     compared = remat.compare(
         [remat.example("random_l30"), remat.example("resnet50")],
         algorithms=["rotor", "periodic"],

@@ -48,7 +48,7 @@ def _event(event):
         if key in event and not number(event[key]):
             yield f"{key} is no number >= 0"
     if not isinstance(event["name"], str) or not isinstance(event["args"], dict):
-        yield "name is no text, or args no object"
+        yield "name is not a text, or args no object"
     elif phase == "C" and not (event["args"] and all(number(value) for value in event["args"].values())):
         yield "a counter has numbers, and at least one"
     elif phase == "M":

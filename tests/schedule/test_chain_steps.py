@@ -1,4 +1,4 @@
-"""Schedules of chains as steps that a program follows: what is accepted, and what is refused."""
+"""Schedules of chains as steps of a program: accepted and refused schedules."""
 
 import pytest
 from hypothesis import given, settings
@@ -48,11 +48,11 @@ def run(*names, **drops):
     ("document", "message"),
     [
         (run("Fe1", "Fe2", "loss", "B1", "B2"), "B1 reads y1, which is not there"),
-        (run("Fe1", "Fe2", "loss", "B2", "B2", "B1"), "B2 runs out of turn, or twice"),
+        (run("Fe1", "Fe2", "loss", "B2", "B2", "B1"), "B2 runs out of order or twice"),
         (run("Fe1", "Fe2", "loss", "B2"), "it does not run B1"),
         (run("Fe1", "Fe2"), "it does not run B2"),
         (run("Fe1", "Fe2", "loss", "loss"), "it runs the loss twice"),
-        (run("Fe1", "F1"), "it runs F1 while s1 is there"),
+        (run("Fe1", "F1"), "it runs F1 while s1 is resident"),
         (run("Fe1", Fe1=["x0"]), "it drops x0, which the graph of s1 holds"),
         (run("Fe1", "Fe2", "loss", loss=["x1"]), "it drops x1, which the graph of s2 holds"),
         (run("F3"), "it runs 'F3'; expected F1 to B2 and the loss"),

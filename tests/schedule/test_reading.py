@@ -75,7 +75,7 @@ def test_as_the_ordinary_reader(monkeypatch, seed):
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 13))])
-def test_spoilt_texts(monkeypatch, seed):
+def test_spoilt_texts_get_the_answer_of_the_ordinary_reader(monkeypatch, seed):
     draw = random.Random(f"spoilt {seed}")
     letters = '{}[]:," \\\n01.eE-tn\x01\x7fé'
     for _ in range(500):
@@ -156,7 +156,7 @@ def test_what_goes_straight_into_columns(monkeypatch, steps, quickly):
         f'{{"schema": "{SCHEMA}", "steps": [{{"run": "t\ud800"}}]}}',
     ],
 )
-def test_other_documents(monkeypatch, text):
+def test_other_documents_get_the_answer_of_the_ordinary_reader(monkeypatch, text):
     for part in (1, 10_000):
         monkeypatch.setattr(lazy_text, "PART", part)
         agree(text)

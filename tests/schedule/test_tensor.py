@@ -77,7 +77,7 @@ def test_they_wait_for_each_other():
     assert report.peak_memory["g3"] == 0
 
 
-def test_there_and_back():
+def test_degrees_survive_a_round_trip():
     """Degrees above 1 are written, and the digest is of what is computed."""
     given = load(document())
     assert plainly(PipelineInstance, document()) == given
@@ -98,7 +98,7 @@ def test_there_and_back():
         ({"device": "g3"}, "g3 and h0 differ in type (g, h)"),
         ({"tensor": 0}, "expected how many devices run it together"),
         ({"tensor": True}, "expected how many devices run it together"),
-        ({"part": [1, 2]}, "the instance has no 2 parts of a micro-batch; it has none"),
+        ({"part": [1, 2]}, "the instance does not split a micro-batch into 2 parts; it allows none"),
         ({"layers": {"from": 1, "to": 3}}, "layer 3 has no entry for 2 devices in `tensor`; it has none"),
     ],
 )
@@ -136,7 +136,7 @@ def test_those_of_a_group_run_nothing_else():
     wrong["orders"]["g1"] = wrong["orders"].pop("g2")
     report = remat.verify(document(), wrong)
     assert [violation.rule for violation in report.violations] == ["initial-placement"]
-    assert "g1 runs a stage of its own, and one together with g0 to g1" in report.violations[0].message
+    assert "g1 runs a stage alone, and one together with g0 to g1" in report.violations[0].message
 
 
 def test_copies_of_a_group():
@@ -160,16 +160,16 @@ def test_copies_on_unlike_groups():
     devices = [{"name": "g", "count": 6, "memory": 500}]
     given = document(copies=2, cluster={"devices": devices, "levels": levels})
     stages = [{"layers": {"from": 1, "to": 2}, "device": device, "tensor": 2} for device in ("g0", "g2")]
-    with pytest.raises(InstanceError, match="layer 1 is on another group, whose links are not as those here"):
+    with pytest.raises(InstanceError, match="layer 1 is on another group, whose links differ from those of this group"):
         remat.verify(given, plan(stages=[*stages, {"layers": [3], "device": "g5"}]))
 
 
 @pytest.mark.parametrize(
     ("change", "where", "why"),
     [
-        ({"2": entry(2), "03": entry(2)}, "tensor.03", "'03' is no number of devices, such as 2"),
-        ({"1": entry(2)}, "tensor.1", "'1' is no number of devices, such as 2"),
-        ({"two": entry(2)}, "tensor.two", "'two' is no number of devices, such as 2"),
+        ({"2": entry(2), "03": entry(2)}, "tensor.03", "'03' is not a number of devices, such as 2"),
+        ({"1": entry(2)}, "tensor.1", "'1' is not a number of devices, such as 2"),
+        ({"two": entry(2)}, "tensor.two", "'two' is not a number of devices, such as 2"),
         ({"2": entry(2, weight_time=1)}, "tensor.2", "this has a weight_time, and the layer has none"),
         ({"2": entry(2, paired_time=1)}, "tensor.2", "the time of two operations at once is given for"),
         ({"2": entry(2, forward_time={"g": 1})}, "tensor.2", "this runs on other types of devices than the layer"),

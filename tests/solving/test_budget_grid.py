@@ -17,14 +17,14 @@ grids = st.builds(Grid, st.integers(0, 50), st.integers(1, 9))
 
 
 @given(grids, st.integers(-20, 200))
-def test_neighbours(grid, size):
+def test_neighbours_on_the_grid_are_adjacent(grid, size):
     points = [grid.offset + k * grid.step for k in range(-300, 300)]
     assert grid.above(size) == min(point for point in points if point > size)
     assert grid.below(size) == max(point for point in points if point < size)
 
 
 @given(grids, st.integers(-1, 100), st.integers(0, 100))
-def test_between(grid, low, high):
+def test_between_returns_a_grid_point_in_the_middle(grid, low, high):
     points = [point for k in range(-300, 300) if low < (point := grid.offset + k * grid.step) < high]
     middle = grid.between(low, high)
     assert (middle is None) == (not points)
@@ -32,7 +32,7 @@ def test_between(grid, low, high):
 
 
 @given(grids, st.integers(0, 100), st.integers(0, 3000), st.integers(2, 30))
-def test_spread(grid, low, more, count):
+def test_spread_returns_distinct_budgets_of_the_grid(grid, low, more, count):
     high = low + more
     budgets = grid.spread(low, high, count)
     assert (budgets[0], budgets[-1]) == (high, low)

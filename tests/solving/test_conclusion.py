@@ -29,7 +29,7 @@ def test_steps_are_placed_or_refused_as_by_placement_alone(document, more):
         for name in ("rotor", "keep-all"):
             found, report = _placed(tight, find(name, "chain"), steps)
             if isinstance(expected, Unplaceable):
-                # What lies in memory from the start may be too much before any step, which then needs more.
+                # The initial contents may exceed a memory before any step, and steps then need more.
                 resident = sum(int(tight.graph.size[place.value]) for place in tight.graph.inputs)
                 resident += tight.graph.static_bytes(tight.machine, 0)
                 assert found == (expected if resident <= capacity else expected._replace(needed=resident))
@@ -49,7 +49,7 @@ def test_a_claim_that_does_not_fit_names_the_step_and_its_bytes():
 
 
 def test_an_unknown_answer_has_a_reason():
-    """A search that ends without a schedule, a proof, a limit or a note of its own says so."""
+    """A search that ends without a schedule, a proof, a limit or a note gets a note."""
     result = remat.solve(remat.examples()["pipelines/uniform_p4_m8"], algorithm="chimera-plan", budget="75%")
     assert str(result.status) == "unknown"
     assert result.notes == ("chimera-plan: no schedule that fits; another algorithm may find one",)

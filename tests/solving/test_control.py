@@ -1,4 +1,4 @@
-"""Who may stop a solve, from where, and what a solve leaves alone: signals, output, other threads and processes."""
+"""Stopping of solves, and their side effects: signals, output, other threads and processes."""
 
 import asyncio
 import multiprocessing
@@ -20,7 +20,7 @@ from tests.solving.questions.test_prepared import figures
 
 INTERRUPTED = remat.Termination.INTERRUPTED
 LONG = {"algorithm": "dag-auto", "budget": "60%", "time_limit": 60}
-"""What would take a minute if nobody stopped it."""
+"""A solve that takes a minute unless it is stopped."""
 
 
 @cache

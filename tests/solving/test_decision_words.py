@@ -131,7 +131,7 @@ def check_stages(result: Result) -> None:
 
 @QUICK
 @given(strategies.chains(plain=True, exact=True), st.integers(50, 95))
-def test_chains(instance: Any, percent: int) -> None:
+def test_sentences_of_chains_match_their_stages(instance: Any, percent: int) -> None:
     plain = remat.solve(instance, algorithm="keep-all", budget=None)
     if plain.report is None:
         return
@@ -229,7 +229,7 @@ def test_pipelines_by_stage_and_micro_batch(seed: int) -> None:
 
 @settings(QUICK, max_examples=10)
 @given(strategies.dags(plain=True), st.integers(50, 95))
-def test_graphs(instance: Any, percent: int) -> None:
+def test_sentences_of_graphs_match_their_runs(instance: Any, percent: int) -> None:
     plain = remat.solve(instance, algorithm="keep-all")
     if plain.report is None:
         return

@@ -60,7 +60,7 @@ def check(result):
 
 @settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(strategies.chains())
-def test_chains(instance):
+def test_decisions_of_chains_match_their_steps(instance):
     plain = remat.solve(instance, algorithm="keep-all")
     check(plain)
     less = remat.solve(instance, algorithm="rotor", budget=max(plain.peak_memory.values()) * 3 // 4)
@@ -127,7 +127,7 @@ def test_the_timeline_and_the_graph_have_the_verified_times():
 
 def test_a_misspelt_decision_is_refused():
     decisions = remat.solve(CHAIN, algorithm="keep-all").decisions
-    with pytest.raises(remat.OptionError, match="decision: 'recompute' is no decision; did you mean 'recomputed'"):
+    with pytest.raises(remat.OptionError, match="decision: 'recompute' is not a decision; did you mean 'recomputed'"):
         decisions.of("recompute")
 
 
@@ -261,7 +261,7 @@ def test_stages_of_a_pipeline_say_when_forwards_and_backwards_run():
 
 
 def test_a_part_of_a_value_counts_as_its_bytes():
-    """Values of 1 to 9 leave a tree in parts; what a sentence says of a memory is its verified peak."""
+    """Values of 1 to 9 leave a tree in parts; the sentence of a memory names its verified peak."""
     rng = random.Random(5)
     parent = [(node - 1) // 2 if node else -1 for node in range(63)]
     tree = remat.tree(parent, output_size=[rng.randint(1, 9) for _ in parent], machine=HOST)

@@ -41,7 +41,7 @@ def test_a_budget_below_the_peak_names_it():
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        (["a", "c"], "^runs: run 1, 'c', reads 'b', which no run before it makes$"),
+        (["a", "c"], "^runs: run 1, 'c', reads 'b', which no earlier run writes$"),
         (["b"], "^runs: run 0, 'b', reads 'a'"),
         (["a", "bb"], "^runs: run 1: there is no task 'bb'; did you mean 'b'"),
         (["a", 3], "^runs: run 1: there is no task 3"),
@@ -63,7 +63,7 @@ def test_any_order_of_runs_is_what_the_other_referee_says(document, data):
     """Runs of keep-all with some immediate repeats get the same figures from the oracle."""
     left_out = ("machine", "optimizer_memory", "parameter_memory", "storage", "initial_state")
     document = {key: value for key, value in document.items() if key not in left_out}
-    for key in document.keys() & {"inputs", "outputs"}:  # without a machine, they lie in its only memory
+    for key in document.keys() & {"inputs", "outputs"}:  # without a machine, they are in the only memory
         document[key] = [one["value"] if isinstance(one, dict) else one for one in document[key]]
     if document["kind"] == "adjoint":  # the oracle takes no defaults
         document = {"state_size": 1, "forward_time": 1, "backward_time": 1} | document

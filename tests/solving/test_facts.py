@@ -29,7 +29,7 @@ TREE: dict[str, Any] = {
 }
 
 
-def test_chain() -> None:
+def test_facts_of_a_chain_are_as_by_hand() -> None:
     facts = remat.show(CHAIN)
     assert (facts.kind, facts.name, facts.length) == ("chain", "two", 2)
     assert facts.digest.startswith("sha256:")
@@ -59,14 +59,14 @@ def test_agrees_with_keep_all() -> None:
 @pytest.mark.parametrize(
     ("budget", "fits", "too_small"), [(167, True, ()), (166, False, ()), (160, False, ("memory",)), (161, False, ())]
 )
-def test_budgets(budget: int, fits: bool, too_small: tuple[str, ...]) -> None:
+def test_budgets_fit_or_are_too_small(budget: int, fits: bool, too_small: tuple[str, ...]) -> None:
     facts = remat.show(CHAIN, budget=budget)
     assert (facts.fits, facts.too_small) == (fits, too_small)
     assert facts.machine.memories[0].capacity == budget
     assert facts.no_recompute_peak == 167
 
 
-def test_kinds() -> None:
+def test_every_kind_has_facts() -> None:
     assert remat.show(TREE).length == 4
     assert remat.show({"schema": "remat.instance/1", "kind": "adjoint", "steps": 5}).length == 5
     task = {"id": "t", "time": 1, "writes": []}
@@ -86,7 +86,7 @@ def test_variants_are_counted() -> None:
     assert remat.show(document | {"stages": stages[:1]}).variants == 0
 
 
-def test_several_processors() -> None:
+def test_several_processors_share_the_time_bound() -> None:
     machine = {
         "memories": [{"name": "memory"}],
         "processors": [{"name": "core", "memory": "memory", "count": 2}],
@@ -124,7 +124,7 @@ def elsewhere(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_inputs_elsewhere() -> None:
+def test_inputs_in_other_memories_have_needs() -> None:
     facts = remat.show(elsewhere())
     assert facts.no_recompute_peak is None
     assert facts.no_recompute_peak_step is None
@@ -150,12 +150,12 @@ def test_to_dict_is_json() -> None:
     assert document["longest_task"] == {"name": "B2", "time": 9}
 
 
-def test_frozen() -> None:
+def test_facts_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         remat.show(CHAIN).name = "other"  # type: ignore[misc]
 
 
-def test_bad_input() -> None:
+def test_bad_input_is_refused() -> None:
     with pytest.raises(remat.OptionError, match="budget"):
         remat.show(CHAIN, budget="8,5GB")
     with pytest.raises(remat.InstanceError):

@@ -58,6 +58,6 @@ def test_floats_that_are_no_share_are_refused(budget):
 def test_the_least_budget_without_a_limit_is_that_of_any_schedule():
     found = remat.least_budget(CHAIN, algorithm="chain-exact")
     assert found.answer.proved
-    assert found.answer.question == "the least budget of memory for any schedule"
+    assert found.answer.question == "the minimum budget of memory for any schedule"
     assert remat.solve(CHAIN, algorithm="chain-exact", budget=found.answer.value).makespan == found.makespan
     assert remat.solve(CHAIN, algorithm="chain-exact", budget=found.answer.value - 1).makespan is None

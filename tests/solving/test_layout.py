@@ -53,7 +53,7 @@ def in_place(size):
 def test_layouts_of_drawn_schedules(document):
     try:
         result = remat.solve(document, algorithm="keep-all")
-    except OptionError:  # an input lies where it does not reach
+    except OptionError:  # an input is in a memory that the algorithm does not use
         return
     if result.report is None:
         return
@@ -151,9 +151,9 @@ def test_values_of_two_memories():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"align": 3}, "align: 3 is no power of two"),
+        ({"align": 3}, "align: 3 is not a power of two"),
         ({"memory": "tape"}, "memory: unknown memory 'tape'; this machine has 'memory'"),
-        ({"fixed": {"nothing": 0}}, "fixed: 'nothing' is none of the buffers"),
+        ({"fixed": {"nothing": 0}}, "fixed: 'nothing' is not one of the buffers"),
         ({"algorithm": "rotor"}, "'rotor' solves chain"),
     ],
 )

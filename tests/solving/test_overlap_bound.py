@@ -1,4 +1,4 @@
-"""What links can hide, by hand, and against the schedules of algorithms that only offload."""
+"""Hidden transfers: by hand, and against the schedules of algorithms that only offload."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def hiding(budget: int | None = None, model: dict[str, Any] | None = None) -> re
     return found
 
 
-def test_by_hand() -> None:
+def test_hidden_bytes_are_as_by_hand() -> None:
     """In 24: 4 too many in the loss, 8 from 5 to 7, 4 until 9. So 8 by 5 and 4 by 5; back, 8 after 7 and 4 after 9."""
     found = hiding(24)
     assert found.compute_time == 15
@@ -111,17 +111,21 @@ def test_below_it_offloading_costs_time(document: dict[str, Any], share: float, 
         (
             machine(),
             24,
-            ["device->host: 30, beside runs of 15", "at the budget of 24 up to 8", "1.6 out and bandwidth 1"],
+            ["device->host: 30 during 15 of computation", "at the budget of 24 up to 8", "1.6 out and bandwidth 1"],
         ),
-        (machine(), 32, ["at the budget of 32 nothing has to leave"]),
+        (machine(), 32, ["at the budget of 32 all values fit without it"]),
         (
             machine(None, channel="gpu"),
             None,
-            ["at the lower bound of 16", "the processor waits for what goes out or back", "nothing, since"],
+            [
+                "at the lower bound of 16",
+                "always costs time: transfers out and back are synchronous",
+                "no bytes, because",
+            ],
         ),
     ],
 )
-def test_text(model: dict[str, Any], budget: int | None, texts: list[str]) -> None:
+def test_facts_describe_hidden_bytes(model: dict[str, Any], budget: int | None, texts: list[str]) -> None:
     from remat.report.text.facts import facts_lines
 
     facts = remat.show(CHAIN, machine=model, budget=None if budget is None else {"device": budget})

@@ -48,7 +48,7 @@ def solved(instance: Any, algorithm: str, percent: int) -> list[Result]:
 
 @QUICK
 @given(strategies.chains(plain=True, exact=True), st.integers(50, 95))
-def test_chains(instance: Any, percent: int) -> None:
+def test_peaks_of_chains_are_the_sum_of_their_values(instance: Any, percent: int) -> None:
     for result in solved(instance, "rotor", percent):
         check(result)
 
@@ -76,7 +76,7 @@ def test_nothing_waits_for_a_run_after_it_is_gone() -> None:
 
 @QUICK
 @given(strategies.dags(plain=True, exact=True), st.integers(60, 95))
-def test_graphs(instance: Any, percent: int) -> None:
+def test_peaks_of_graphs_are_the_sum_of_their_values(instance: Any, percent: int) -> None:
     for result in solved(instance, "linearized-greedy", percent):
         check(result)
 

@@ -1,4 +1,4 @@
-"""`auto` as a portfolio: it uses what the instance has, and keeps what anybody finds and proves."""
+"""`auto` as a portfolio: it uses the instance's features, and keeps the schedules and proofs of all algorithms."""
 
 import json
 import time
@@ -116,7 +116,7 @@ def test_a_least_budget_works():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Return a function that lets `auto` ask just these solvers, by name, and the names that it has asked."""
+    """Return a function that limits `auto` to these solvers, and the names of those that it has run."""
     names: list[str] = []
 
     def install(cheap=(), first=(), anytime=(), work_limits=(), options="", quick="", **solvers):
@@ -194,7 +194,7 @@ def test_cheap_ones_then_rows_then_the_rest(asked):
 
 
 def test_time_that_is_left_goes_to_algorithms_for_other_instances(asked):
-    """Without a limit they are asked only for want of a schedule."""
+    """Without a limit they run only if no schedule is known."""
     names = asked(one=slow, rest=keep_all)
     assert (remat.solve(DAG).algorithm, names) == ("one", ["one"])
     assert remat.solve(DAG, time_limit=100).algorithm == "rest"
@@ -202,7 +202,7 @@ def test_time_that_is_left_goes_to_algorithms_for_other_instances(asked):
 
 
 def test_those_that_are_covered_have_the_rest_of_a_time_that_is_given(asked):
-    """Whoever covers them may still be worse; without a limit they are asked only for want of a schedule."""
+    """The algorithms that cover them may still be worse; without a limit they run only if no schedule is known."""
     names = asked(one=slow, rest=slow, covered=keep_all)
     assert (remat.solve(DAG).algorithm, names) == ("one", ["one"])
     assert remat.solve(DAG, time_limit=100).algorithm == "covered"
@@ -507,7 +507,7 @@ def test_patience_counts_from_the_last_news():
 
 
 def test_parts_share_the_patience():
-    """However many algorithms follow each other without finding anything, the patience is that of the whole."""
+    """The patience applies to the whole portfolio, for any number of algorithms without a result."""
     context = Context(patience=10.0)
     context.report(remat.solve(DAG, algorithm="keep-all").columns, makespan=30)
     spent = 0.0
@@ -590,7 +590,7 @@ UNEQUAL = (("a", "b"), ("c", "d"), ("e",), ("f",), ("g",))
 
 
 def test_where_it_is_proved_nobody_says_that_he_does_not_know_the_instance(asked):
-    """Who refuses is worth a word only where nobody else has an answer."""
+    """Refusals are reported only if no algorithm has an answer."""
 
     def infeasible(problem, options, context):
         return Proposal(infeasible_within="some class")
@@ -606,7 +606,7 @@ def keep_all_peak():
 
 
 def test_without_a_limit_a_small_graph_is_proved_before_others_do_all_their_work(monkeypatch):
-    """`dag-exact` proves at once that nothing fits, so nobody else is asked."""
+    """`dag-exact` immediately proves that no schedule fits, so no other algorithm runs."""
     asked = []
     run = portfolio.run
     monkeypatch.setattr(

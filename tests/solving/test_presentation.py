@@ -96,7 +96,7 @@ def budgets(document):
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_drawn_instances(number):
+def test_another_presentation_gives_the_same_answer(number):
     document = next(itertools.islice(with_machine(1000 * number), 1))
     rng = random.Random(number)
     listed = [solver.name for solver in registry.algorithms(document["kind"], available=True)]

@@ -184,7 +184,7 @@ def test_other_orders_are_named(scope, more, said):
     notes = concluded(proposal, budget=12, names=(), **more).notes
     assert notes[0] == "rounded"
     assert len(notes) == 2 if said is None else notes[1].startswith(f"another order of the tasks may fit: {said}")
-    assert notes[-1].startswith("algorithm auto asks others")
+    assert notes[-1].startswith("algorithm auto tries others")
 
 
 def test_unknown_names_the_memory_bound():
@@ -239,7 +239,7 @@ def test_two_memories_that_are_too_small_have_no_sufficient_budget():
     assert not result.least_budget.sufficient
 
 
-def test_nothing_to_do():
+def test_an_empty_schedule_is_optimal():
     document = degenerate("dag")["nothing-to-do"]
     result = concluded(Proposal(steps=Steps.of_runs(np.zeros(0, dtype=np.int64))), document=document, names=())
     assert (result.status, result.makespan, result.peak_memory) == (Status.OPTIMAL, 0, {"memory": 0})
@@ -265,12 +265,12 @@ def test_nothing_to_do():
         ),
     ],
 )
-def test_false_claims(proposal, message):
+def test_false_claims_are_errors(proposal, message):
     with pytest.raises(ClaimError, match=message):
         concluded(proposal)
 
 
-def test_true_claims():
+def test_true_claims_are_accepted():
     claims = Proposal(makespan=6.0, peak=12, bounds=(Bound(6, ALL_SCHEDULES, "fake"), Bound(9, "others", "fake")))
     assert concluded(claims).makespan == 6
 
@@ -330,7 +330,7 @@ def test_infeasible_is_written_down():
 
 
 @pytest.mark.parametrize("budget", [12, "12", "12B", "0.012kB", {"memory": 12}, {"memory": "12"}])
-def test_budget(budget):
+def test_budgets_are_read_in_every_form(budget):
     assert remat.solve(CHAINED, algorithm="keep-all", budget=budget).machine.memories[0].capacity == 12
 
 
@@ -398,7 +398,7 @@ def test_errors_of_a_machine_name_the_argument(ask):
 def test_algorithms_of_one_memory_refuse_what_lies_elsewhere(key, use):
     document = CHAINED | {"machine": HOST, "values": [{"id": "i", "size": 1}], "inputs": ["i"]}
     document[key] = [{"value": {"inputs": "i", "outputs": "c"}[key], "memory": "host"}]
-    with pytest.raises(OptionError, match=r"'keep-all' works in memory 'device' only, and '[ic]' lies in 'host'"):
+    with pytest.raises(OptionError, match=r"'keep-all' works only in memory 'device', but '[ic]' is in 'host'"):
         remat.solve(document, algorithm="keep-all")
     use(lambda problem, options, context: Proposal(), several_memories=True)
     assert remat.solve(document, algorithm="any").status is Status.UNKNOWN
@@ -546,7 +546,7 @@ def test_a_machine_on_which_a_transfer_has_no_route_is_a_proof():
 @pytest.mark.parametrize("text", ["1e-9999993", "1e-999999999999999999", "0." + "1" * 59_000, "1e-301%", "1e13", "NaN"])
 def test_a_share_is_read_in_no_time_or_refused(text):
     """As a fraction, 1e-9999993 has ten million digits."""
-    with pytest.raises(remat.OptionError, match=r"gap: .* is no share >= 0"):
+    with pytest.raises(remat.OptionError, match=r"gap: .* is not a share >= 0"):
         read_share(text, "gap")
 
 

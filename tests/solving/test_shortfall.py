@@ -1,4 +1,4 @@
-"""Why a budget is too small: the parts agree with the instance, and what is suggested works when pasted."""
+"""Explanations of small budgets: the parts agree with the instance, and suggested commands work."""
 
 from __future__ import annotations
 
@@ -163,10 +163,10 @@ def test_the_states_of_a_generated_transformer_are_told_apart() -> None:
     assert found.cause.what == "static memory"
     assert found.split == {"parameters": 2 * count, "gradients": 2 * count, "optimizer states": 12 * count}
     text = remat.solve(made, budget="300kB").summary()
-    assert re.search(r"static memory, which lies there throughout", text)
+    assert re.search(r"static memory, which is permanent", text)
 
 
-def test_remedies_help() -> None:
+def test_remedies_report_sufficient_memory() -> None:
     """The need that a remedy reports is at most the peak of a schedule of the changed instance."""
     made = transformer()
     found = remat.solve(made, budget="300kB").shortfall

@@ -34,7 +34,7 @@ def test_what_does_not_return_is_interrupted():
     assert guarded(lambda: spin(LONG), time.monotonic() + 0.05) == (None, True)
 
 
-def test_guards_nest():
+def test_guards_can_be_nested():
     def inner():
         found = guarded(lambda: spin(LONG), time.monotonic() + 0.05)
         return found, spin(0.01)
@@ -69,12 +69,12 @@ def test_one_that_is_swallowed_comes_again():
     assert len(swallowed) == 3
 
 
-def test_errors_pass():
+def test_errors_of_the_call_are_raised():
     with pytest.raises(ZeroDivisionError):
         guarded(lambda: 1 // 0, time.monotonic() + LONG)
 
 
-def test_nothing_arrives_late():
+def test_no_exception_arrives_after_the_call():
     """Calls that end just when they would be interrupted leave no exception for what comes after them."""
     for k in range(100):
         _, over = guarded(lambda: spin(0.004), time.monotonic() + 0.004 + (k - 50) * 2e-5)
@@ -147,7 +147,7 @@ def stored():
 
 
 def generated():
-    """Close generators that nobody holds."""
+    """Close unreferenced generators."""
 
     def generator():
         try:

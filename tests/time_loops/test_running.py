@@ -1,4 +1,4 @@
-"""Plans drive a time loop: the adjoint is the one of running every step once, whatever is stored where."""
+"""Plans drive a time loop: the adjoint equals that of running every step once, for any storage."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_run() -> None:
         run(chain, 1.0, **nothing)
     with pytest.raises(remat.OptionError, match="no schedule to run: the answer is infeasible"):
         run(remat.solve(loop, budget=1), 1.0, **nothing)
-    with pytest.raises(remat.OptionError, match="both store and restore"):
+    with pytest.raises(remat.OptionError, match="store and restore together"):
         run(remat.solve(loop), 1.0, **nothing, store=lambda n, level, x: None)
 
 

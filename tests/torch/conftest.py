@@ -1,4 +1,4 @@
-"""These tests run where they are asked for (`make test-torch`): collecting them elsewhere must cost nothing."""
+"""These tests run only on request (`make test-torch`): collecting them elsewhere must be free."""
 
 import os
 

@@ -256,7 +256,7 @@ class NoDropout(nn.Identity):
 
 
 class LossOnly(nn.Module):
-    """A model of transformers without dropout, which returns the loss alone, so that nobody holds the logits."""
+    """A model of transformers without dropout; it returns only the loss, so that the logits can be freed."""
 
     def __init__(self, model):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What each rank does in the tests of `remat.torch.stages`: it runs cases, and writes down what it saw."""
+"""The program of each rank in the tests of `remat.torch.stages`: it runs cases and records the results."""
 
 import contextlib
 import copy
@@ -286,7 +286,7 @@ def run(rank, ranks, folder, cases):
 
 
 def run_and_die(rank, ranks, folder, plan, at):
-    """Rank 1 ends without a word, in its third forward or before; the others write down what they are told."""
+    """Rank 1 ends silently, in its third forward or before; the others record their errors."""
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)

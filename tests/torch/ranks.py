@@ -1,4 +1,4 @@
-"""What the processes of `test_ranks.py` do: each rank writes what it found to a file."""
+"""The program of the processes of `test_ranks.py`: each rank writes its results to a file."""
 
 import gc
 import json
@@ -319,4 +319,4 @@ def work(rank, name, port, folder):
     with open(f"{folder}/{rank}.json", "w") as file:
         json.dump(found, file)
     sys.stdout.flush()
-    os._exit(code)  # threads of gloo may abort a process that ends in another way
+    os._exit(code)  # threads of gloo may abort a process that ends differently

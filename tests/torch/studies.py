@@ -16,7 +16,7 @@ from tests.torch import models
 
 SHARES = ("keep-all", 0.5, 0.25, 0)
 WORK = {"iterations": 8}
-"""So much work a solve: the answers depend on no clock."""
+"""Work limit of a solve, so that answers do not depend on the clock."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ def reruns(result):
 
 
 def step_bytes(plan):
-    """What a step takes at its peak, beyond what lies in memory throughout."""
+    """Peak bytes of a step, without permanent bytes."""
     return plan.split["activations"] + plan.split.get("gradients", 0)
 
 
@@ -100,7 +100,7 @@ def emits_what_was_planned(captured, runs, emitted):
         assert all(joint.nodes[line.node].role is Role.ITEM for line in items)
         assert all(joint.is_view(line.node) or joint.nodes[line.node].role is Role.CONSTANT for line in views)
         made = [(line.node, line.reads) for line in others]
-        assert len(made) == len(set(made)), "a view of one tensor is made once"
+        assert len(made) == len(set(made)), "each view of a tensor is created once"
     for part, module in zip((emitted.forward, emitted.backward), build(captured, emitted), strict=True):
         nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
         assert len(nodes) == len(part.lines)

@@ -198,7 +198,11 @@ def linear():
         (Skip(linear(), linear()), "blocks.*", r"calls block blocks\.0 where blocks\.1 is the next"),
         (Scaled(linear(), linear()), "blocks.*", r"blocks\.1 does not take the output of the block before it"),
         (Chain(linear(), linear()), "layers.*", r"no submodule is named 'layers\.\*'; there are blocks, blocks\.\*"),
-        (Chain(nn.Sequential(linear())), ["blocks.*", "blocks.*.*"], r"block blocks\.0\.0 lies inside block blocks\.0"),
+        (
+            Chain(nn.Sequential(linear())),
+            ["blocks.*", "blocks.*.*"],
+            r"block blocks\.0\.0 is inside of block blocks\.0",
+        ),
         (nn.Sequential(linear(), linear()), "*", "returns no scalar"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the tables say of checkpointing: its runs in our own graph take the memory that eager PyTorch really takes."""
+"""Checkpointing in the tables: its runs in remat's graph take the memory that eager PyTorch takes."""
 
 import pytest
 

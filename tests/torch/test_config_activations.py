@@ -1,4 +1,4 @@
-"""What a layer saves, as counted from its configuration and as PyTorch's autograd saves it."""
+"""Saved tensors of a layer, counted from its configuration and saved by PyTorch's autograd."""
 
 import pytest
 

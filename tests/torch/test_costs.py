@@ -23,5 +23,5 @@ def test_measured_costs_that_are_refused(operators, why):
         read_costs({"schema": SCHEMA, "operators": operators})
 
 
-def test_measured_costs():
+def test_measured_costs_are_read_from_a_document():
     assert read_costs({"schema": SCHEMA, "operators": {"add": [3, 8]}}).measured == {"add": (3, 8)}

@@ -18,7 +18,7 @@ WIDTH, ROWS, CLOSE = 8, 64, 64
 
 
 class Drawn(nn.Module):
-    """A program: each step takes one of the tensors so far, and adds one."""
+    """A program: each step reads an existing tensor and adds one."""
 
     def __init__(self, program):
         super().__init__()
@@ -150,7 +150,7 @@ COMMON = {
 
 @settings(max_examples=5, **COMMON)
 @given(STEPS)
-def test_drawn_modules(program):
+def test_drawn_modules_are_planned_and_run(program):
     examine(program)
 
 

@@ -44,7 +44,7 @@ def test_plans_below_keep_all_run_things_again(known):
 
 @pytest.mark.parametrize("factory", [models.vit, models.conv], ids=lambda factory: factory.__name__)
 def test_a_gradient_that_is_dropped_unread_and_made_again_takes_no_memory_between(factory):
-    """A schedule may run something in vain; neither the interpreter nor the emitted graphs keep what it made."""
+    """A schedule may contain useless runs; the interpreter and the emitted graphs do not keep their results."""
     found = study(factory)
     joint = found.captured.joint
     read = {value for task in joint.tasks.values() for value in task.reads}

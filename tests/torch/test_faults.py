@@ -17,7 +17,7 @@ def tasks(found):
 
 
 def run(found, names):
-    """Run tasks in order, whatever the rules say, and drop nothing."""
+    """Run tasks in order, regardless of the rules, and drop nothing."""
     found.reset()
     given = given_tensors(found.captured)
     done = Interpreter(found.captured, given).run([Event(name) for name in names])

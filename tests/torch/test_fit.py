@@ -1,4 +1,4 @@
-"""`remat fit torch MODULE:FACTORY`, and `remat export --as table`: what is printed is what then runs."""
+"""`remat fit torch MODULE:FACTORY`, and `remat export --as table`: the printed plan is the plan that runs."""
 
 import copy
 import re
@@ -153,7 +153,7 @@ def test_how_much_longer_it_may_take(source, capsys):
     assert main(["fit", "torch", name, "--budget", "90kB", "--max-overhead", "0", "--time-limit", "2s"]) == 4
     assert "it fits, but recomputation takes" in capsys.readouterr().err
     assert main([*asked, "--max-overhead", "much"]) == 2
-    assert "'much' is no share" in capsys.readouterr().err
+    assert "'much' is not a share" in capsys.readouterr().err
 
 
 def test_what_does_not_fit(source, capsys):
@@ -163,7 +163,7 @@ def test_what_does_not_fit(source, capsys):
         said = capsys.readouterr().err
         assert re.fullmatch(
             r"Error: infeasible within 5kB, proved over all schedules(, as for all below .*)?: "
-            r"the least budget (found is|is proved to be) .*, set by aten\.\S+ \(layers\.\d\S*\); "
+            r"the (smallest budget found is|minimum budget is proved to be) .*, set by aten\.\S+ \(layers\.\d\S*\); "
             r"of it 6\.\S+ KiB weights, 6\.\S+ KiB new gradients, .* the like\n",
             said,
         )
@@ -171,7 +171,7 @@ def test_what_does_not_fit(source, capsys):
         assert re.fullmatch(
             r"Error: infeasible within 5kB, proved over all schedules: "
             r"optimizer\.step\(\) of adam-loop takes [24]\d\.\S+ kB "
-            r"\(\S+ KiB\), whatever is recomputed, and adam-fused \S+ KiB, which does not fit either; of it "
+            r"\(\S+ KiB\), with any recomputation, and adam-fused \S+ KiB, which does not fit either; of it "
             r"1[26]\S* KiB .*\n",
             capsys.readouterr().err,
         )
@@ -193,12 +193,12 @@ def test_what_is_proved_of_a_budget_and_what_is_not(source, capsys):
         assert refused[budget].startswith(f"infeasible within {budget}, proved over all schedules")
     with pytest.raises(remat.torch.TooSmallError, match=r"\Ainfeasible within 5000, proved over all schedules\Z"):
         make_plan(captured, remat.torch.Choices(budget=5000), search=False)
-    found = re.search(r"the least budget (?:found is|is proved to be) ([\d.]+) kB", refused[5000])[1]
+    found = re.search(r"the (?:smallest budget found is|minimum budget is proved to be) ([\d.]+) kB", refused[5000])[1]
     below = re.search(r"as for all below ([\d.]+) kB", refused[5000])
     assert below is None or 5 < float(below[1]) <= float(found)
     greedy = remat.torch.Choices(budget=int(float(found) * 1010), algorithm="chen-sqrt")
     with pytest.raises(
-        remat.torch.TooSmallError, match=r"\Anothing found within \d+: the least budget found is"
+        remat.torch.TooSmallError, match=r"\Ano schedule found within \d+: the smallest budget found is"
     ) as caught:
         make_plan(captured, greedy)
     assert not caught.value.proved

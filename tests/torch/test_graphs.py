@@ -80,7 +80,7 @@ def test_one_budget_is_for_all_graphs_of_a_step():
     assert planned.plan is plan, "a step like the last one costs no plan"
     other = remat.torch.compile(copy.deepcopy(plain), int(plan.peak * 0.5), algorithm="dag-auto", options=WORK)
     with pytest.raises(
-        remat.torch.TorchError, match=r"nothing found within \d+: graph \d of the step, which begins at"
+        remat.torch.TorchError, match=r"no schedule found within \d+: graph \d of the step, which begins at"
     ):
         other(x)
 

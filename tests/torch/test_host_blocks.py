@@ -424,7 +424,7 @@ def test_schedules_and_optimizers_that_are_refused():
 
     with pytest.raises(OptionError, match="optimizer: the schedule has parameters at a host"):
         remat.torch.apply(module, plan, blocks="layers.*")
-    with pytest.raises(OptionError, match=r"optimizer: it goes with a remat\.Result whose"):
+    with pytest.raises(OptionError, match=r"optimizer: it needs a remat\.Result whose"):
         remat.torch.apply(module, plan.to_dict(), blocks="layers.*", optimizer=optimizer())
     with pytest.raises(remat.torch.TorchError, match="overlap=True"):
         remat.torch.apply(module, plan, blocks="layers.*", optimizer=optimizer(overlap=False))

@@ -556,7 +556,7 @@ def test_sparse_gradients_and_other_optimizers():
 
 
 def test_two_optimizers_share_a_module():
-    """The latest one takes the gradients of its own parameters, and of no others."""
+    """The latest optimizer takes only the gradients of its parameters."""
     one, two = network(), network()
     theirs = torch.optim.SGD(one[:4].parameters(), lr=0.1), torch.optim.AdamW(one[4].parameters(), lr=0.01)
     first = remat.torch.host_optimizer(two, torch.optim.SGD, host="1MB", lr=0.1)

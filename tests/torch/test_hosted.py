@@ -162,7 +162,7 @@ def test_a_forward_before_the_backward_of_another_one():
         ({"host": 0}, "host: the host has no memory"),
         ({"host": "much"}, "host: "),
         ({"host": "1GB", "link": 0}, "link: a bandwidth of 0 would never transfer anything"),
-        ({"link": "1GB/s"}, "link: a link goes with the memory of a host"),
+        ({"link": "1GB/s"}, "link: a link needs the memory of a host"),
     ],
 )
 def test_bad_options_are_refused_before_anything_runs(options, message):

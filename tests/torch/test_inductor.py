@@ -37,7 +37,7 @@ class StopCompiling(Exception):
 
 @cache
 def fused(factory):
-    """The joint graph that Inductor makes of a network, with its groups."""
+    """Inductor's joint graph of a network, with its groups."""
     module, args, kwargs = models.make(factory)
     found = []
 
@@ -72,7 +72,7 @@ def planned(factory, **choices):
 
 
 def measured(call, module, factory):
-    """What the allocator hands out in one step."""
+    """Bytes that the allocator returns in one step."""
     _, args, kwargs = models.make(factory)
     module.zero_grad()
     return allocator_peak(lambda: models.loss_of(call(*args, **kwargs)).backward())[1]
@@ -258,7 +258,7 @@ def test_a_saved_plan_runs_again(tmp_path):
 
 
 def test_too_small_a_budget_is_refused():
-    with pytest.raises(remat.torch.TooSmallError, match=r"infeasible|nothing found|larger budget"):
+    with pytest.raises(remat.torch.TooSmallError, match=r"infeasible|no schedule found|larger budget"):
         planned(models.mlp, budget="20kB")
 
 

@@ -66,19 +66,19 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_losses(reduction):
+def test_kernels_of_losses_equal_pytorch(reduction):
     def every(p, y):
         return sum(loss(p, y, reduction) for loss in LOSSES.values())
 
     compare(Ends(every), torch.randn(16, 8), torch.rand(16, 8))
 
 
-def test_operators():
+def test_kernels_of_operators_equal_pytorch():
     compare(Ends(lambda p, y: sum(one(p, y) for one in OTHERS.values())), torch.randn(16, 8), torch.rand(16, 8))
 
 
 @pytest.mark.parametrize("factory", [models.conv, models.attention])
-def test_networks(factory):
+def test_kernels_of_networks_equal_pytorch(factory):
     module, args, _ = models.make(factory)
     compare(module, *args)
 

@@ -110,7 +110,7 @@ def test_what_cannot_be_observed_is_refused_in_one_line():
         pass
 
 
-def test_the_command_measures(tmp_path, capsys):
+def test_the_command_measures_operators(tmp_path, capsys):
     path = tmp_path / "measured_step.py"
     path.write_text(SOURCE)
     assert main(["fit", "torch", f"{path}:make", "--budget", "1MB", "--measure"]) == 0

@@ -35,7 +35,7 @@ SPELLED = [
 
 
 def made(name, parameters):
-    """The optimizer of PyTorch that a name stands for."""
+    """The optimizer of PyTorch with this name."""
     family, _, step = name.partition("-")
     maker, given = MAKERS[family]
     return maker(parameters, **given, **BEHAVIOURS.get(step, {}))
@@ -175,7 +175,7 @@ def test_a_budget_below_the_step_is_refused_before_anything_is_solved(monkeypatc
             make_plan(captured, remat.torch.Choices(optimizer="adamw-foreach", budget=asked))
         assert caught.value.proved
     monkeypatch.setattr("remat.bridges.torch.planning.solve", None)
-    with pytest.raises(remat.torch.TooSmallError, match="whatever is recomputed"):
+    with pytest.raises(remat.torch.TooSmallError, match="with any recomputation"):
         make_plan(captured, remat.torch.Choices(optimizer="adamw-foreach", budget=budget))
 
 
@@ -195,7 +195,7 @@ def test_the_step_is_saved_with_the_plan(tmp_path):
 
 
 def test_gradients_have_a_row():
-    """Those that are there at the peak: none before the backward, all at its end."""
+    """Gradients that are resident at the peak: none before the backward, all at its end."""
     module, args = drawn(2)
     captured = remat.torch.capture(module, *args)
     plan = make_plan(captured, remat.torch.Choices(optimizer="sgd"))

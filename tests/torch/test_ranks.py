@@ -97,7 +97,7 @@ def test_ddp_is_planned_with_its_buckets(quick):
 def test_what_is_refused_in_one_line(quick):
     for rank in quick:
         messages = rank["refusals"]
-        assert "tensor parallelism beside FSDP2" in messages["both"]
+        assert "tensor parallelism together with FSDP2" in messages["both"]
         assert "layers.0.enter.weight" in messages["both"]
         assert "cannot be planned with a host" in messages["host"]
         assert "inductor=False" in messages["inductor"]
@@ -109,7 +109,7 @@ def test_what_is_refused_in_one_line(quick):
 @pytest.mark.parametrize(
     ("name", "said", "other"),
     [
-        ("failing", "nothing found within 20KB", "rank 1 has no plan: nothing found within 20KB"),
+        ("failing", "no schedule found within 20KB", "rank 1 has no plan: no schedule found within 20KB"),
         pytest.param("raising", "no more data", "", marks=pytest.mark.slow),
     ],
 )

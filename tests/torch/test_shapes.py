@@ -130,7 +130,7 @@ def test_known_sizes_cost_no_plan(monkeypatch):
 
 @pytest.mark.parametrize("dynamic", [False, None, True])
 def test_a_share_is_that_of_the_largest_sizes_so_far(dynamic):
-    """The last batch of an epoch is smaller; 80 % of its own peak would be less than nothing can do without."""
+    """The last batch of an epoch is smaller; 80 % of its peak would be below the minimum budget."""
     module, compiler = Resized([("layer", 0, 1), ("smooth", 0, 0), ("smooth", 0, 0), ("layer", 0, 2)]), planner("80%")
     compiled = torch.compile(module, backend=compiler, dynamic=dynamic)
     for rows in (200, 6):
@@ -145,7 +145,7 @@ def test_a_share_is_that_of_the_largest_sizes_so_far(dynamic):
 
 
 class Unrolled(nn.Module):
-    """Has a graph of its own for each size."""
+    """A module with a separate graph for each size."""
 
     def __init__(self):
         super().__init__()

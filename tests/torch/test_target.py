@@ -1,4 +1,4 @@
-"""Plans for a device that is not here: the operators of CUDA, its reserve and defaults, and the same runs elsewhere."""
+"""Plans for an absent device: the operators of CUDA, its reserve and defaults, and the same runs elsewhere."""
 
 import copy
 import json
@@ -108,14 +108,16 @@ def test_defaults_are_those_of_the_device():
     plan = make_plan(step, remat.torch.Choices(optimizer="adamw"))
     assert plan.split["reserve"] == RESERVE_ON_DEVICE
     assert plan.optimizer == "adamw-foreach"
-    for said in ("planned for cuda, which is not here", f"1 {FLASH}", "1 GiB is in reserve"):
+    for said in ("planned for the absent device cuda", f"1 {FLASH}", "1 GiB is in reserve"):
         assert said in plan.summary
     here = make_plan(captured(Attend(SHORT), SHORT, target=""), remat.torch.Choices(optimizer="adamw"))
     assert (here.split["reserve"], here.optimizer) == (0, "adamw-loop")
     assert "planned for" not in here.summary
     assert (here.reserved, "reserves" in here.summary, "reserved" in here.to_document()) == (0, False, False)
     for run in (remat.torch.measure, lambda step: remat.torch.execute(step, remat.solve(step.instance()))):
-        with pytest.raises(remat.torch.TorchError, match="cuda is not here, so nothing can run or be measured on it"):
+        with pytest.raises(
+            remat.torch.TorchError, match="cuda is absent, so operators cannot run on it or be measured"
+        ):
             run(step)
 
 
@@ -166,7 +168,7 @@ def test_what_names_a_target():
 
 @pytest.mark.parametrize("factory", [models.mlp, models.conv, models.attention, models.named, models.unet])
 def test_the_plan_runs_on_another_device(factory, tmp_path):
-    """The CPU stands for the device: its kernels of attention differ from those of the plan, and nothing else does."""
+    """The CPU represents the device: only its attention kernels differ from those of the plan."""
     torch.manual_seed(0)
     module, args, kwargs = factory()
     start, path = copy.deepcopy(module.state_dict()), tmp_path / "plan.json"
@@ -252,7 +254,7 @@ def test_on_the_command_line(tmp_path, capsys):
         assert main([*asked, *options]) == 0
         shown = capsys.readouterr().out
         assert said in shown
-        assert ("which is not here" in shown) == (said == "adamw-foreach")
+        assert ("absent device" in shown) == (said == "adamw-foreach")
     assert main([*asked, "1GB", "--target", "cuda"]) == 3
     assert "is all reserve" in capsys.readouterr().err
     assert main(["fit", "torch", f"{path}:lora", "--budget", "8.4MB"]) == 0

@@ -27,7 +27,7 @@ def configured(monkeypatch):
 
 
 class Rows(Dataset):
-    """So many rows of one network's inputs."""
+    """This number of rows of one network's inputs."""
 
     def __init__(self, count):
         generator = torch.Generator().manual_seed(4)
@@ -80,7 +80,7 @@ def test_the_trainer_of_transformers(configured, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_lightning(configured, tmp_path):
+def test_lightning_trains_with_a_plan(configured, tmp_path):
     lightning = pytest.importorskip("lightning")
 
     class Module(lightning.LightningModule):
@@ -223,7 +223,7 @@ def test_a_module_of_lightning_that_runs_backward_itself_is_refused():
     pytest.importorskip("lightning")
     module = logging_module()
     module.automatic_optimization = False
-    with pytest.raises(remat.torch.TorchError, match=r"optimizes by itself.*remat\.torch\.compile\(loss_module\)"):
+    with pytest.raises(remat.torch.TorchError, match=r"uses manual optimization.*remat\.torch\.compile\(loss_module\)"):
         remat.torch.compile(module, budget="1MB")
 
 

@@ -20,7 +20,7 @@ def with_devices(chance, document):
             {"source": one, "target": other, "latency": chance.randint(0, 2)}
             for one in memories
             for other in memories
-            if one != other or chance.random() < 0.5  # the way to equals that are not listed
+            if one != other or chance.random() < 0.5  # the link to equal ranks that are not modelled
         ],
     }
     tasks = [_task(chance, task, processors) for task in document["tasks"]]

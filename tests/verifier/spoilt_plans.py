@@ -496,7 +496,7 @@ def a_pair_on_two_devices(chance, plan):
 
 @as_steps
 def a_pair_of_what_are_no_forward_and_backward(chance, plan):
-    """Marked where the run before it does not go on at once with it."""
+    """Mark a task as simultaneous although the previous run is not simultaneous with it."""
     steps = plan.schedule["steps"]
     options = [
         k
@@ -510,7 +510,7 @@ def a_pair_of_what_are_no_forward_and_backward(chance, plan):
 
 @as_steps
 def started_too_early_by_one(chance, plan):
-    """Start a run too early; all steps of the oracle start as soon as possible."""
+    """Start a run too early; all steps of the oracle start at their earliest times."""
     unit = max(1, plan.makespan // 1000)
     options = [index for index in plan.runs() if plan.schedule["steps"][index]["start"] >= unit]
     options = [index for index in options if plan.lasts(unit) and plan.actions[index].duration >= unit]

@@ -85,7 +85,7 @@ def test_static_bytes_occupy_the_beginning():
 
 
 def corruptions(document, draw):
-    """Yield copies with one thing that is wrong, whatever the layout; each has the rules that it may break."""
+    """Yield copies with one corruption that is wrong in any layout, each with the rules that it may break."""
 
     def changed(change):
         spoilt = copy.deepcopy(document)
@@ -124,7 +124,7 @@ def found(instance, document):
 def drawn(document):
     try:
         return laid_out(document)
-    except OptionError:  # an input lies where it does not reach; or there is nothing to lay out
+    except OptionError:  # an input is in a memory that the algorithm does not use; or no buffer exists
         return None
 
 
@@ -190,7 +190,7 @@ def test_an_output_in_place_overlaps_its_input_and_nothing_else():
 
 
 def test_a_wider_output_over_two_inputs_is_bounded_by_the_peak():
-    """Which input hosts the output is the solver's choice: nothing is proved of it."""
+    """The solver chooses the input that hosts the output, so no bound depends on it."""
     instance = {
         "schema": "remat.instance/1",
         "kind": "dag",
@@ -243,9 +243,9 @@ def test_an_arena_above_the_capacity():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("arenas", 0, "alignment"), 3, r"\$\.arenas\[0\]\.alignment: 3 is no power of two"),
+        (("arenas", 0, "alignment"), 3, r"\$\.arenas\[0\]\.alignment: 3 is not a power of two"),
         (("arenas", 0, "size"), "8", r"\$\.arenas\[0\]\.size: expected a whole number"),
-        (("arenas", 0, "reserved"), [[4, 4]], r"no range \[from, to\]"),
+        (("arenas", 0, "reserved"), [[4, 4]], r"not a range \[from, to\]"),
         (("arenas", 0, "memory"), "tape", "unknown memory 'tape'"),
         (("arenas", 0, "colour"), 1, "unknown key 'colour'"),
         (("addresses", 0, "last"), 99, r"\$\.addresses\[0\]\.last: expected the index of one of"),

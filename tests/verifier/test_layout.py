@@ -74,7 +74,7 @@ def test_layouts_and_single_corruptions_thoroughly(seed):
 
 @settings(max_examples=80, derandomize=True, database=None, deadline=None)
 @given(SEEDS)
-def test_arbitrary_offsets(seed):
+def test_arbitrary_offsets_are_judged_like_the_oracle(seed):
     placed = drawn(seed)
     offset = np.random.default_rng(seed).integers(0, 30, len(placed.offset))
     placed = replace(placed, offset=offset, arena=None)
@@ -115,7 +115,7 @@ def test_a_host_that_outlives_its_guest_is_overlapped():
         {"offset": np.array([-1, 9])},
     ],
 )
-def test_ranges(more):
+def test_offsets_outside_their_ranges_are_violations(more):
     apart = replace(ONE, offset=np.array([0, 9]), last=np.array([5, 9]))
     assert "address-range" in rules(replace(apart, **more))
     assert rules(replace(apart, arena=13, fixed=np.array([0, -1]), reserved=((8, 9), (13, 20)))) == set()

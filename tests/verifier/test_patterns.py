@@ -144,13 +144,13 @@ def period(value):
 FAULTS = {
     "a backward meets the next forward": (moved("B0", 14), "period-overlap"),
     "a forward meets a backward of another period": (moved("F2", 3), "period-overlap"),
-    "two transfers on one way": (
+    "two transfers on one link": (
         weights(cluster={"devices": [{"name": "gpu", "count": 3}], "levels": [{"latency": 4}]}),
         "period-overlap",
     ),
     "a period that is too short": (period(2), "period-overlap"),
     "read before it has arrived": (moved("F0", 2, "copy"), "period-precedence"),
-    "sent before it is made": (moved("F0", 0, "copy"), "period-precedence"),
+    "sent before it is computed": (moved("F0", 0, "copy"), "period-precedence"),
     "a shift too little": (moved("B0", 10), "period-precedence"),
     "a gradient a period too late": (moved("B1", 14, "copy"), "period-precedence"),
     "a transfer that is missing": (without("F1", "copy"), "period-precedence"),
@@ -174,7 +174,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(name):
+def test_faults_of_patterns_are_found(name):
     spoil, rule = FAULTS[name]
     instance, plan = copy.deepcopy(INSTANCE), copy.deepcopy(PLAN)
     spoil(instance, plan)
@@ -228,8 +228,8 @@ def entry(**change):
         (entry(shift=10**7), r"$.pattern[0].shift", "a whole number of periods"),
         (entry(start="soon"), r"$.pattern[0].start", "soon"),
         (entry(run="F9"), r"$.pattern[0]", "there are 3 stages"),
-        (entry(run="X0"), r"$.pattern[0]", "is no operation such as F2"),
-        (entry(run=7), r"$.pattern[0]", "is no operation"),
+        (entry(run="X0"), r"$.pattern[0]", "is not an operation such as F2"),
+        (entry(run=7), r"$.pattern[0]", "is not an operation"),
         (entry(end=7), r"$.pattern[0]", "the keys run or copy, start, and shift"),
         (lambda i, p: p["pattern"].append(3), r"$.pattern[10]", "expected an object"),
         (lambda i, p: p.update(pattern={}), "$.pattern", "expected a list"),
@@ -239,13 +239,13 @@ def entry(**change):
         (lambda i, p: p.pop("period"), "$.period", ""),
         (lambda i, p: p.pop("pattern"), "$.pattern", "expected a list"),
         (lambda i, p: p.pop("stages"), "$.stages", "expected a list of stages"),
-        (lambda i, p: p.update(steps=[]), "$.steps", "steps beside a pattern"),
-        (lambda i, p: p.update(orders={}), "$.orders", "orders beside a pattern"),
-        (lambda i, p: p["stages"][0].update(versions=2), "$.stages", "either every stage"),
+        (lambda i, p: p.update(steps=[]), "$.steps", "steps and a pattern exclude each other"),
+        (lambda i, p: p.update(orders={}), "$.orders", "orders and a pattern exclude each other"),
+        (lambda i, p: p["stages"][0].update(versions=2), "$.stages", "either all stages or none"),
         (lambda i, p: p["stages"][0].update(versions=0), r"$.stages[0].versions", "a whole number"),
         (lambda i, p: p["stages"][0].update(data=2), r"$.stages[0]", "the keys layers and device"),
         (lambda i, p: (p.pop("period"), p.pop("pattern")), "$", "expected a period and a pattern"),
-        (weights(weights="flush"), "$.period", "a pattern is for pipelines whose weights"),
+        (weights(weights="flush"), "$.period", "only pipelines whose weights"),
     ],
 )
 def test_what_is_no_pattern(spoil, path, why):
@@ -293,7 +293,7 @@ def test_instances_that_contradict_themselves(change, path):
 @pytest.mark.parametrize("exponent", [57, 58, 59, 60])
 @pytest.mark.parametrize("count", [1, 2])
 def test_plans_of_any_length_verify_after_a_round_trip(exponent, count):
-    """Times beyond 2^62 are floats: short operations keep their places beside long ones."""
+    """Times beyond 2^62 are floats: short operations keep their places between long ones."""
     layers = [
         {"forward_time": 2**exponent + 6, "backward_time": 1, "saved_size": 1, "output_size": 6},
         {"forward_time": 2 ** (exponent + 1) + 3, "backward_time": 6, "saved_size": 2, "parameter_size": 5},

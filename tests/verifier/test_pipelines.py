@@ -55,7 +55,7 @@ def judge(document, number):
 
 @settings(DRAWN, max_examples=20)
 @given(pipelines(largest=3, streams=False, cuts=True, tensor=True), SEEDS)
-def test_drawn_plans(document, number):
+def test_drawn_plans_are_judged_like_the_referee(document, number):
     judge(document, number)
 
 
@@ -266,7 +266,7 @@ def one_forward_one_backward(stage):
         (one_forward_one_backward, 1, 49, [4, 3, 2, 1]),
     ],
 )
-def test_the_textbook(texts, delay, makespan, peaks):
+def test_textbook_orders_have_their_makespans(texts, delay, makespan, peaks):
     document = textbook(delay)
     report, verdict = both(document, in_a_row(document, texts))
     same_verdict(report, verdict)
@@ -351,7 +351,7 @@ def spoilt(name, function, wanted):
 
 
 @pytest.mark.parametrize("name", AS_ORDERS)
-def test_spoilt_orders(name):
+def test_spoilt_orders_are_refused(name):
     for (document, schedule), expected in spoilt(name, AS_ORDERS[name], 4):
         report, verdict = both(document, schedule)
         assert {rule for _, rule in rules(report)} & expected, (document, schedule, report.violations)
@@ -359,7 +359,7 @@ def test_spoilt_orders(name):
 
 
 @pytest.mark.parametrize("name", AS_STEPS)
-def test_spoilt_steps(name):
+def test_spoilt_steps_are_refused(name):
     for (document, schedule), expected in spoilt(name, AS_STEPS[name], 4):
         report, verdict = both(document, schedule)
         assert {rule for _, rule in rules(report)} & expected, (document, schedule, report.violations)
@@ -399,7 +399,7 @@ def test_a_byte_too_little():
 
 
 def test_the_machine_of_a_schedule():
-    """It has types and delays, too, and replaces the cluster."""
+    """The machine also has types and delays, and replaces the cluster."""
     for plan in pool()[:8]:
         machine = machine_of(load(plan.document)).to_document()
         same_figures(*both(plan.document, plan.schedule | {"machine": machine}))
@@ -523,10 +523,13 @@ def test_a_ring_waits_for_its_slowest_way():
     ("more", "message"),
     [
         ({"weights": "stash", "copies": 1}, "with weights stash no step ends"),
-        ({"cluster": {"devices": [{"name": "a"}, {"name": "b"}], "transfers": "grouped"}}, "beside the work"),
+        (
+            {"cluster": {"devices": [{"name": "a"}, {"name": "b"}], "transfers": "grouped"}},
+            "need the transfers overlap",
+        ),
     ],
 )
-def test_what_has_no_end(more, message):
+def test_streams_refuse_updates_at_the_end_of_a_step(more, message):
     with pytest.raises(InstanceError, match=message):
         load(two_copies(**more))
 

@@ -1,4 +1,4 @@
-"""Stages that recompute: by hand, drawn ones before both judges, and what is refused."""
+"""Stages that recompute: by hand, drawn ones with both verifiers, and refusals."""
 
 import copy
 import random
@@ -50,7 +50,7 @@ def plan(recompute=None, order=ORDER):
         ([{"layers": {"from": 1, "to": 2}}], ["F0.0", "F0.1", "R0.0", "B0.0", "B0.1"], 16, 22),
     ],
 )
-def test_by_hand(recompute, order, makespan, peak):
+def test_recomputed_layers_have_figures_as_by_hand(recompute, order, makespan, peak):
     report, verdict = both(ONE, plan(recompute, order))
     same_figures(report, verdict)
     assert (report.makespan, report.peaks["gpu"].size) == (makespan, peak)
@@ -76,7 +76,7 @@ def _recomputing(chance, document, drawn):
         layers = list(range(own["from"], own["to"] + 1)) if isinstance(own, dict) else own
         listed = {text for texts in drawn["orders"].values() for text in texts}
         every = range(document["micro_batches"])
-        batches = [  # a stage runs again what it has run itself
+        batches = [  # a stage recomputes layers that it has run
             batch
             for batch in every
             if f"F{number}.{batch}" in listed and {f"B{number}.{batch}", f"BW{number}.{batch}"} & listed
@@ -161,7 +161,7 @@ def test_many_drawn_plans_anywhere(document, number):
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(pipelines(largest=3, streams=False), SEEDS)
-def test_drawn_plans(document, number):
+def test_drawn_plans_are_judged_like_the_referee(document, number):
     judge(document, number)
 
 
@@ -175,10 +175,10 @@ def test_many_drawn_plans(document, number):
 @pytest.mark.parametrize(
     ("order", "rule", "message"),
     [
-        (["F0.0", "F0.1", "R0.0", "R0.0", "B0.0", "B0.1"], "bad-step", "R0.0 is there twice"),
-        (["R0.0", "F0.0", "F0.1", "B0.0", "B0.1"], "bad-step", "R0.0 comes between F0.0 and its backward"),
-        (["F0.0", "F0.1", "B0.0", "R0.0", "B0.1"], "bad-step", "R0.0 comes between F0.0 and its backward"),
-        (["F0.0", "F0.1", "R0.1", "B0.0", "B0.1"], "bad-step", "stage 0 recomputes nothing of micro-batch 1"),
+        (["F0.0", "F0.1", "R0.0", "R0.0", "B0.0", "B0.1"], "bad-step", "R0.0 is listed twice"),
+        (["R0.0", "F0.0", "F0.1", "B0.0", "B0.1"], "bad-step", "R0.0 must be between F0.0 and its backward"),
+        (["F0.0", "F0.1", "B0.0", "R0.0", "B0.1"], "bad-step", "R0.0 must be between F0.0 and its backward"),
+        (["F0.0", "F0.1", "R0.1", "B0.0", "B0.1"], "bad-step", "stage 0 does not recompute micro-batch 1"),
     ],
 )
 def test_what_breaks_a_rule(order, rule, message):

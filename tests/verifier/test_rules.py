@@ -165,7 +165,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_step_more(name):
+def test_one_more_step_breaks_the_expected_rules(name):
     more, expected = CASES[name]
     assert rules(CASE.verify([*BASE, *more])) == expected
 

@@ -41,7 +41,7 @@ def put_before_both(seed):
         try:
             report = remat.verify(document, one)
         except InstanceError:
-            assert number, "what was placed is a pattern"
+            assert number, "the placement is a pattern"
             continue
         verdict = samples.judge(document, one)
         assert alike(report, verdict), (seed, number, report.violations, verdict.rules, report.steady, verdict.peaks)
@@ -53,7 +53,7 @@ def put_before_both(seed):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_both_judges_agree(seed):
+def test_verifier_and_referee_agree_on_drawn_streams(seed):
     put_before_both(seed)
 
 
@@ -199,8 +199,8 @@ NO_PATTERN = {
     "two processors": (entry(0, on=["pa", "pb"]), r"\$\.pattern\[0\]\.on"),
     "a start beyond the period": (entry(0, start=4), r"\$\.pattern\[0\]\.start"),
     "a negative shift": (entry(0, shift=-1), r"\$\.pattern\[0\]\.shift"),
-    "a sample that nobody knows": (entry(0, sample=2), r"nothing is done for sample 1"),
-    "steps beside it": (changed(steps=[]), r"\$\.steps: steps beside a pattern"),
+    "a sample that nobody knows": (entry(0, sample=2), r"sample 1 of the .* has no operations"),
+    "steps beside it": (changed(steps=[]), r"\$\.steps: steps and a pattern exclude each other"),
     "stages beside it": (changed(stages=[]), r"\$\.stages"),
     "an unknown key": (entry(0, drop=["x"]), r"\$\.pattern\[0\]: expected an object"),
 }
@@ -219,5 +219,5 @@ def test_a_stream_wants_a_pattern_and_nobody_else_does():
     with pytest.raises(InstanceError, match="samples follow each other without end"):
         remat.verify(INSTANCE, {"schema": "remat.schedule/1", "steps": []})
     once = {key: value for key, value in INSTANCE.items() if key != "stream"}
-    with pytest.raises(InstanceError, match="and for streams of samples"):
+    with pytest.raises(InstanceError, match="and streams of samples have a pattern"):
         remat.verify(once, PLAN)

@@ -14,7 +14,7 @@ from tests.verifier.test_corruptions import mutated
 
 
 class Spoilable:
-    """What `mutated` asks of a sample."""
+    """The attributes of a sample that `mutated` uses."""
 
     def __init__(self, case, steps):
         self.case, self.steps = case, steps
@@ -80,11 +80,11 @@ def compare(monkeypatch, chunk, worlds):
 
 
 @pytest.mark.parametrize("chunk", [0, 1, *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in range(2, 22))])
-def test_one_report(monkeypatch, chunk):
+def test_the_sequential_path_gives_the_same_report(monkeypatch, chunk):
     compare(monkeypatch, chunk, 60 if chunk < 2 else 400)
 
 
-def test_in_parts(monkeypatch):
+def test_the_report_does_not_depend_on_the_size_of_parts(monkeypatch):
     for size in (1, 2, 3, 5):
         monkeypatch.setattr(sequential, "CHUNK", size)
         compare(monkeypatch, f"parts {size}", 20)
@@ -100,7 +100,7 @@ def test_what_is_plain_is_accepted(monkeypatch):
         for steps in map(whole_moves, world.lists):
             placed = place(case.graph, case.machine, replace(case.columns(steps), start=None))
             if not hasattr(placed, "start") or any("drop" in step and "memory" in step for step in steps):
-                continue  # drops happen as early as they may, beside what runs
+                continue  # drops happen at the earliest times, during runs
             timed = [step | {"start": start} for step, start in zip(steps, placed.start.tolist(), strict=True)]
             quick, careful = both(monkeypatch, case, timed)
             freed = {

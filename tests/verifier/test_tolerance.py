@@ -1,4 +1,4 @@
-"""Overlaps within the tolerance of an instant do not add up, whatever it is that makes one step wait for the other."""
+"""Overlaps within the tolerance of an instant do not add up, for every kind of dependence between steps."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.verifier.judges import Case, rules
 
 REASONS = ("processor", "value", "write", "free", "room")
-"""What keeps a step from beginning before the one before it has ended."""
+"""The reason why a step waits for the end of the previous one."""
 
 TIMES = st.sampled_from((0.2e-9, 0.8e-9, 0.01))
 OVERLAPS = st.sampled_from((0, 0, 0.3e-9, 0.8e-9))

@@ -39,7 +39,7 @@ class Plan:
     def __init__(self) -> None:
         self._blocks: list[IntArray] = []
         self._entries: list[Entry] = []
-        """Those behind the blocks."""
+        """Operations after the blocks."""
         self.advances = 0
         self.writes: dict[int, int] = {}
         self.reads: dict[int, int] = {}

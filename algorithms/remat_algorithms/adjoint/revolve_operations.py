@@ -148,15 +148,15 @@ SMALL = 256
 """Steps of a range of which the operations are kept: longer ones are put together from these."""
 
 MOST_KEPT = 1_000_000
-"""Operations that are kept at once (48 MB); beyond that, those known so far are forgotten."""
+"""Maximum number of cached operations (48 MB); beyond it, the cache is cleared."""
 
 
 class Blocks:
-    """Revolve's operations as arrays, with all checkpoints in one level: ranges that are alike are worked out once.
+    """Revolve's operations as arrays, with all checkpoints in one level; equal ranges are computed once.
 
-    What `reverse_ranges` yields for a range of `count` steps and `free` slots, its own one counted, is that of the two
-    ranges it is split into, each moved to where it starts. Schedules of one loop with other numbers of slots consist of
-    the same ranges.
+    `reverse_ranges` yields, for a range of `count` steps and `free` slots (including its own), the operations of the
+    two ranges into which it is split, shifted to their starts. Schedules of one loop with other numbers of slots
+    consist of the same ranges.
 
     Parameters
     ----------

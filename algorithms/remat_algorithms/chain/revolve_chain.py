@@ -44,9 +44,9 @@ def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Con
     """Cut the chain into segments of about equal bytes (Chen et al. 2016, algorithm 3).
 
     Going forward, the outputs and saved values of the stages are summed. Once the sum exceeds b, a new segment and a
-    new sum begin with the next stage. The inputs of the segments are kept. Each segment runs again with saving before
-    its backwards; the last one is saved in the first sweep. Up to 200 values of b, between the largest stage and the
-    total, are tried. The fastest schedule that fits is returned.
+    new sum begin with the next stage. The inputs of the segments are kept. Each segment is recomputed with saving
+    before its backwards; the last segment is saved in the first sweep. Up to 200 values of b, between the largest stage
+    and the total, are tried. The fastest schedule that fits is returned.
 
     Takes instances of kind `chain` and uses only the working memory. Returns no schedule if no b leads to one that
     fits. O(L) for each b; cuts whose kept bytes exceed the budget are not examined further.
@@ -152,7 +152,7 @@ def _quickest(problem: Problem, cuts: list[tuple[int, ...]], context: Context) -
     kept = [most_kept(chain, starts) + chain.static_memory for starts in cuts]
     before = np.append(0, chain.forward_time.cumsum())
     best: tuple[Number, int, list[int]] | None = None
-    # Swept stages run again, so this is nearly the order of the makespans.
+    # Swept stages are recomputed, so this is nearly the order of the makespans.
     for index in sorted(range(len(cuts)), key=lambda index: before[cuts[index][-1]]):
         if kept[index] > budget:
             continue

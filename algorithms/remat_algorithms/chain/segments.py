@@ -150,7 +150,7 @@ class Segments:
     def leaf_need(self) -> IntArray:
         """Bytes needed by the segment (i, i), for i = 0..L."""
         forwards = np.where(self.leaf_forward, self.save_need + self.gradient[1:-1], 0)
-        # x_i itself is present when the segment begins, whatever its backward reads.
+        # x_i itself is present when the segment begins, for any reads of its backward.
         need: IntArray = np.maximum(0, np.maximum(self.backward_need, np.append(forwards, 0)))
         return need
 

@@ -102,7 +102,7 @@ def _numbers(given: tuple[int, ...] | str) -> list[int]:
     try:
         return [int(part.removeprefix("x")) for part in given.replace(" ", ",").split(",") if part]
     except ValueError:
-        raise OptionError(f"{given[:60]!r} is no list; write 0,4,8 or x0,x4,x8", option="checkpoints") from None
+        raise OptionError(f"{given[:60]!r} is not a list; write 0,4,8 or x0,x4,x8", option="checkpoints") from None
 
 
 def _segmented(problem: Problem, starts: Sequence[int]) -> Proposal:

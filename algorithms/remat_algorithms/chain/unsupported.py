@@ -14,4 +14,4 @@ def refuse_alternatives(problem: Problem, name: str) -> None:
     """
     chain = problem.chain
     if len(problem.graph.tasks) != (3 if chain.saves else 2) * chain.length + 1:
-        raise OptionError(f"{name!r} knows one saving forward per stage; use rotor here", argument="algorithm")
+        raise OptionError(f"{name!r} supports one saving forward per stage; use rotor", argument="algorithm")

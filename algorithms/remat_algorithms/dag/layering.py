@@ -137,7 +137,7 @@ def _numbered(training: Training, keys: Sequence[str | None]) -> Layering:
 
 
 def by_narrow_points(training: Training, count: int) -> Layering:
-    """Cut the forward into layers of about equal time, where the fewest bytes pass from one task to later ones.
+    """Cut the forward into layers of about equal time, at points that the smallest number of bytes crosses.
 
     The search for the i-th cut covers half a layer on either side of its position by time. O(count + accesses).
     """

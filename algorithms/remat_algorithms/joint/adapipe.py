@@ -137,7 +137,7 @@ class _Table:
 
 
 def solve(problem: Problem, options: AdaPipeOptions, context: Context) -> Proposal:
-    """Cut the layers onto the devices in order, and choose the recomputation of each stage.
+    """Assign consecutive layers to the devices in order, and choose the recomputation of each stage.
 
     Notes
     -----
@@ -149,7 +149,7 @@ def solve(problem: Problem, options: AdaPipeOptions, context: Context) -> Propos
     assert isinstance(instance, PipelineInstance)
     needs_flush(instance)
     if instance.has_skips or instance.cut or instance.parts:
-        raise OptionError("adapipe knows layers in a row, and whole micro-batches", argument="algorithm")
+        raise OptionError("adapipe needs a sequence of layers and whole micro-batches", argument="algorithm")
     best = BestOrders(problem, context)
     costs = StageCosts(instance, instance.each_layer(), instance.device_types, "any")
     devices = len(problem.machine.processors)

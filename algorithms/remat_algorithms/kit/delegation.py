@@ -1,4 +1,4 @@
-"""Calls of another algorithm, for a starting point or instead of one's own search."""
+"""Calls of another algorithm, for a starting point or instead of the algorithm's search."""
 
 from __future__ import annotations
 

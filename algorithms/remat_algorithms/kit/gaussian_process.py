@@ -30,7 +30,7 @@ class GaussianProcess:
     ----------
     points : (n, d) float64
     mean, deviation : float
-        Of the values; the posterior is of standardised ones.
+        Mean and deviation of the values; the posterior is of standardised ones.
     scale : float
         Length scale.
     factor : (n, n) float64
@@ -71,7 +71,7 @@ class GaussianProcess:
         return self.mean + self.deviation * (between @ self.weights), self.deviation * np.sqrt(variance)
 
     def expected_improvement(self, points: FloatArray, least: float) -> FloatArray:
-        """Return by how much the value at each point is expected to fall below the least value so far."""
+        """Return the expected improvement at each point over the smallest known value."""
         mean, deviation = self.posterior(points)
         safe = np.maximum(deviation, 1e-300)
         ratio = (least - mean) / safe

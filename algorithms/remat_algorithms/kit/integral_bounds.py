@@ -36,7 +36,7 @@ def raised(problem: Problem, bound: Number | Fraction) -> Number:
 def common_step(times: Iterable[Number]) -> int | Fraction:
     """Return the largest step of which all times are multiples, exactly; 0 if none takes time.
 
-    Multiplied by a constant, times have so much larger a step: what counts steps does not depend on the unit of time.
+    If times are multiplied by a constant, so is the step: counts of steps do not depend on the unit of time.
 
     Examples
     --------

@@ -8,7 +8,7 @@ PARTS = 2.0**53
 
 
 def next_state(state: int) -> int:
-    """Return the state after another one; neither is 0."""
+    """Return the state after another one; both are nonzero."""
     state ^= (state >> 12) & LAST_52
     state = (state ^ (state << 25)) & LAST_64
     state ^= (state >> 27) & LAST_37

@@ -20,7 +20,7 @@ MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
 
 GREEDY_PLACES = 200_000
-"""Buffers beyond which only the two orders are asked that take little time at any size."""
+"""Number of buffers above which only the two quick orders run."""
 
 CHEAP_ORDERS: tuple[Order, ...] = ("start", "lifetime")
 
@@ -35,7 +35,7 @@ EJECTION_SHARE, BEAM_SHARE = 1.0, 0.5
 """Work of ejections, and of beams, as a share of that of other searches; twice that for a search that finds layouts."""
 
 HALVINGS = 5
-"""Arenas between the lower bound and the largest one that is tried, each of which halves the way."""
+"""Number of arenas to try between the lower bound and the largest one; each halves the distance."""
 
 HELP_ROUNDS = 16
 """The search for a layout of a given capacity turns to ejections and beams where this many times the first work was in
@@ -44,7 +44,7 @@ vain."""
 
 @dataclass
 class _Best:
-    """The best layout and the best bound so far."""
+    """The best known layout and bound."""
 
     buffers: Buffers
     bound: int
@@ -68,7 +68,7 @@ class _Best:
 
 
 def smallest_arena(buffers: Buffers, context: Context, *, work: int | None, greedy: bool = True) -> LayoutProposal:
-    """Look for a layout that fits the capacity, or for the smallest arena where there is none.
+    """Search for a layout that fits the capacity, or for the smallest arena without a capacity.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _reorder(best: _Best, context: Context, left: int | None) -> None:
 
 
 def _target(low: int, high: int, step: int, turn: int) -> int:
-    """Return the arena that is tried at a turn: the lowest one first, then those that halve the way to the highest."""
+    """Return the arena to try at a turn: the lowest first, then arenas that halve the distance to the highest."""
     if turn == 0:
         return low
     rest = (high - low) // step >> turn if turn <= HALVINGS else 0
@@ -205,7 +205,7 @@ def _target(low: int, high: int, step: int, turn: int) -> int:
 
 
 def _step(buffers: Buffers) -> int:
-    """Return what the difference of two arenas is a multiple of."""
+    """Return the number that divides the difference of any two arenas."""
     addresses = [address for pair in buffers.blocked for address in pair]
     fixed = [] if buffers.fixed is None else buffers.fixed[buffers.is_fixed].tolist()
     return int(np.gcd.reduce(np.array([*addresses, *fixed, *buffers.size.tolist(), *_alignment(buffers)])))

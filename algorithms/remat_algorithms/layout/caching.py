@@ -1,19 +1,18 @@
-"""`caching`: what the caching allocator of PyTorch reserves for these buffers, in execution order.
+"""`caching`: the memory that PyTorch's caching allocator reserves for these buffers, in execution order.
 
 The rules of `c10/cuda/CUDACachingAllocator.cpp`, with its default settings and one stream:
 
 - A request is rounded up to a multiple of 512 bytes.
 - Requests of up to 1 MiB are served from the small pool, all others from the large pool.
-- The smallest free block of the pool that is large enough is taken; of equal ones that at the lowest address. If there
-  is none, a segment is reserved: 2 MiB for a small request, 20 MiB for one below 10 MiB, else the request rounded up
-  to a multiple of 2 MiB.
-- A block is split if what remains is at least 512 bytes in the small pool, or more than 1 MiB in the large pool.
-- A freed block becomes one with free neighbours of its segment. Segments stay reserved; nothing is moved.
-- Where the device has a capacity and a new segment would exceed it, the segments that are wholly free are given back
-  first.
+- A request takes the smallest free block of the pool that is large enough; ties prefer the lowest address. If no block
+  is large enough, a segment is reserved: 2 MiB for a small request, 20 MiB for one below 10 MiB, otherwise the request
+  rounded up to a multiple of 2 MiB.
+- A block is split if the rest is at least 512 bytes in the small pool, or more than 1 MiB in the large pool.
+- A freed block merges with free neighbours of its segment. Segments stay reserved; blocks never move.
+- If a new segment would exceed the device's capacity, completely free segments are released first.
 
-Segments are laid out one after the other: an offset is an address in that order. Static bytes of the memory are a
-segment of their own. An output in place that is no larger keeps the block of its input.
+Segments follow each other: an offset is an address in this order. Static bytes of the memory are a separate segment. An
+in-place output that is no larger keeps the block of its input.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Allocator:
         insort(pool, (block.size, block.offset))
 
     def _reserve(self, size: int, small: bool) -> _Block | None:
-        """Add a segment; where there is no room for it, give back what is wholly free."""
+        """Add a segment; if it does not fit, release completely free segments first."""
         if small:
             wanted = SMALL_SEGMENT
         else:
@@ -132,7 +131,7 @@ class Allocator:
 def solve(buffers: Buffers, options: None, context: Context) -> LayoutProposal:
     """Allocate and free in the order of times, frees first at one instant; no layout where the capacity is exceeded."""
     if buffers.is_fixed.any() or any(low for low, _ in buffers.reserved):
-        raise OptionError("the caching allocator knows neither fixed nor reserved addresses", argument="allocator")
+        raise OptionError("the caching allocator does not support fixed or reserved addresses", argument="allocator")
     lying = max((high for _, high in buffers.reserved), default=0)
     allocator = Allocator(buffers.capacity, lying=-(-lying // LARGE_ROUNDING) * LARGE_ROUNDING)
     offset = simulate(buffers, allocator)
@@ -140,7 +139,7 @@ def solve(buffers: Buffers, options: None, context: Context) -> LayoutProposal:
 
 
 def simulate(buffers: Buffers, allocator: Allocator) -> IntArray | None:
-    """Return the addresses that an allocator gives; None where it has none left."""
+    """Return the addresses that an allocator gives; None if it runs out of memory."""
     before, after = _takeovers(buffers)
     count = len(buffers)
     time = np.concatenate((buffers.end, buffers.start))

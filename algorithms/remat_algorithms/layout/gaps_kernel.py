@@ -1,4 +1,4 @@
-"""Best fit among the buffers placed so far, with the addresses in use stored in a tree over time.
+"""Best fit among the placed buffers, with the addresses in use stored in a tree over time.
 
 Each node of the tree represents an interval of time. It has lists of address ranges in ascending order, in which ranges
 that touch are merged. From the root down to the *cut*, the list `SOME` of a node holds all addresses in use at some

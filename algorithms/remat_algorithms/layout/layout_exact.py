@@ -9,7 +9,7 @@ that section.
 The facts and bounds are those of Moffitt 2023, "MiniMalloc: a lightweight memory allocator for hardware-accelerated
 machine learning" (ASPLOS). The branching differs:
 
-- *Canonical layouts*: every buffer lies at address 0 or on another buffer, since any layout can be pushed down.
+- *Canonical layouts*: every buffer is at address 0 or on another buffer, since any layout can be pushed down.
 - *Section bound*: a floor plus the bytes that remain to be placed above it must not exceed the capacity.
 - *Section inference*: a floor is at least the smallest offset of the remaining buffers of its section. A buffer's
   smallest offset is at least the floors during its lifetime. Both are raised until neither changes.

@@ -63,7 +63,7 @@ def peak(buffers: Buffers, *, rounded: bool = False) -> int:
 def arena_bound(buffers: Buffers) -> int:
     """Return a lower bound on the arena of every layout.
 
-    Of the buffers that live at one time, only the highest needs no padding for the alignment. Reserved ranges push up
+    Among buffers that live at one time, only the highest needs no padding for the alignment. Reserved ranges push up
     the buffers that do not fit below them. The arena ends above every fixed buffer.
     """
     if not len(buffers):

@@ -20,7 +20,7 @@ TURN_WORK = 500
 """Units of work of a change, for each buffer."""
 
 LATE, NEAR_TOP = 50, 0.98
-"""How many changes ago a change is compared with, and which share of the arena is near its top."""
+"""History length of late acceptance, and the share of the arena that counts as its top."""
 
 
 def reordered(buffers: Buffers, context: Context, work: int) -> Iterator[IntArray]:

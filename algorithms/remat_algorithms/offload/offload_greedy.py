@@ -83,7 +83,7 @@ def rankings(choice: Gaps) -> list[np.ndarray]:
 
 
 def _spare_time(choice: Gaps, gaps: IntArray) -> np.ndarray:
-    """Return the slack of each gap: how much its value may be delayed on its way out or back, the smaller of both.
+    """Return the slack of each gap: the smaller of the possible delays of its value's transfers out and back.
 
     The value must be away from the first to the last of the runs inside the gap that exceed the budget.
     """

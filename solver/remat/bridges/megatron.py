@@ -11,7 +11,7 @@ from remat.solving.questions.plan import Planned
 
 @dataclass(frozen=True)
 class Flags:
-    """Flags with their values, without dashes, in order, and notes on what they leave out."""
+    """Flags with their values, without dashes, in order, and notes on the decisions that they do not express."""
 
     flags: tuple[str, ...]
     notes: tuple[str, ...]
@@ -48,13 +48,13 @@ def megatron_flags(planned: Planned) -> Flags:
         flags.append(f"num-layers-per-virtual-pipeline-stage {counts[0]}")
     elif chunks > 1:
         notes.append(
-            f"{chunks} stages a device "
-            + ("of different lengths" if turns else "that are not dealt out in turns (a V, for one)")
-            + ": there, virtual stages are equal and in turns"
+            f"{chunks} stages per device "
+            + ("of different lengths" if turns else "that are not distributed round-robin (such as a V)")
+            + ": Megatron's virtual stages are equal and round-robin"
         )
     if len(set(counts)) > 1:
         listed = ", ".join(map(str, counts))
-        notes.append(f"stages have {listed} layers; without a layout of its own, all have as many")
+        notes.append(f"stages have {listed} layers; without its layout option, Megatron makes all stages equal")
     recompute, note = _recompute(orders, instance.micro_batches)
     flags += recompute
     notes += note
@@ -63,12 +63,14 @@ def megatron_flags(planned: Planned) -> Flags:
         if instance.sharding.zero == 1:
             flags.append("use-distributed-optimizer")
         elif instance.sharding.zero > 1:
-            notes.append(f"stage {instance.sharding.zero} of ZeRO goes with no pipeline there")
+            notes.append(f"Megatron does not combine stage {instance.sharding.zero} of ZeRO with pipelines")
     if any(one.phase is Phase.W for listed in orders.lists for one in listed):
-        notes.append("halves of backwards run apart (zero bubble): there, backwards are whole")
+        notes.append("the halves of backwards run separately (zero bubble): Megatron runs whole backwards")
     if any(one.phase is Phase.R for listed in orders.lists for one in listed):
-        notes.append("some layers run again before their gradient is there; there, when it has come")
-    notes.append("the order of operations is 1F1B there, interleaved with virtual stages: no flag says another one")
+        notes.append("some layers are recomputed before their gradient arrives; Megatron waits for the gradient")
+    notes.append(
+        "Megatron's order of operations is 1F1B, interleaved with virtual stages: no flag selects another order"
+    )
     return Flags(tuple(flags), tuple(notes))
 
 
@@ -86,7 +88,7 @@ def _recompute(orders: Orders, batches: int) -> tuple[list[str], list[str]]:
     if len(set(counts.values())) == 1:
         return flags, []
     note = (
-        f"layers that run again differ by stage and micro-batch, 0 to {most} of a stage; there it is one number "
-        "for all, of which the largest is safe"
+        f"the number of recomputed layers differs by stage and micro-batch, 0 to {most} per stage; Megatron has one "
+        "number for all stages, and the largest is safe"
     )
     return flags, [note]

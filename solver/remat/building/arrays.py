@@ -86,7 +86,7 @@ def indices_of(argument: str, given: Any, names: Names) -> Any:
             if index is None:
                 near = nearest(item, names)
                 remedy = f"did you mean {near!r}?" if near else "give value_names, or a mapping as size"
-                raise InstanceError(f"{brief(item)} is no value; {remedy}", f"{argument}[{at}][{place}]")
+                raise InstanceError(f"{brief(item)} is not a value; {remedy}", f"{argument}[{at}][{place}]")
             own[place] = index
         found.append(own)
     return found
@@ -111,7 +111,7 @@ def ragged(argument: str, given: Any, count: int | None, limit: int) -> Ragged:
         start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
         if flat and set(map(type, flat)) != {int}:
             at = next(k for k, item in enumerate(flat) if type(item) is not int)
-            raise InstanceError(f"{brief(flat[at])} is no index", f"{argument}{_place(start, at)}")
+            raise InstanceError(f"{brief(flat[at])} is not an index", f"{argument}{_place(start, at)}")
         wide = next((k for k, item in enumerate(flat) if not 0 <= item < limit), None)
         if wide is not None:
             raise InstanceError(_out_of_range(flat[wide], limit), f"{argument}{_place(start, wide)}")

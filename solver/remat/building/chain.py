@@ -28,7 +28,7 @@ OF_STAGES: tuple[Rule, ...] = (
 
 
 class ChainArguments(Common, total=False):
-    """Further arguments of `remat.chain`, beside those of every builder.
+    """Further arguments of `remat.chain`, in addition to those of every builder.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class ChainArguments(Common, total=False):
     forward_workspace, backward_workspace : column
         Bytes of extra memory during a forward, or a backward. Default: 0.
     saving_workspace, saving_forward_time : column
-        Of the forward that saves. Default: as of the forward.
+        Figures of the saving forward. Default: those of the forward.
     gradient_size : column
         Bytes of the gradient of the stage's output. Default: as the output.
     parameter_size, parameter_gradient_size, bucket_size : column
@@ -133,7 +133,7 @@ def chain(
     input_size : size
         Bytes of the input of the first stage.
     names : sequence of str, optional
-        Of the stages.
+        Names of the stages.
     length : int, optional
         Number of stages, if all columns are scalars.
     **more
@@ -175,7 +175,7 @@ def _stages(columns: Mapping[str, Any], length: int | None, document: Mapping[st
     given = listed(columns)
     for key in ("forward_time", "backward_time", "output_size"):
         if key not in given:
-            raise InstanceError("None is no column; give an entry for all, or one for each stage", key)
+            raise InstanceError("None is not a column; give an entry for all, or one for each stage", key)
     count = common_length(given, length, what="stages")
     check_scalars(Stage, given, units_of(document))
     return rows({_KEYS.get(key, key): column for key, column in given.items()}, count)
@@ -244,7 +244,7 @@ def _branch(number: int, given: ChainInstance | Mapping[str, Any], document: Map
         except TypeError as error:
             raise InstanceError(str(error), at) from None
     if not isinstance(given, ChainInstance):
-        raise InstanceError(f"{brief(given)} is no chain; build one with remat.chain", at)
+        raise InstanceError(f"{brief(given)} is not a chain; build one with remat.chain", at)
     if (given.units.time, given.units.memory) != (units["time"], units["memory"]):
         raise InstanceError(
             f"it counts in {given.units.time} and {given.units.memory}, and the join in {units['time']} and "

@@ -62,7 +62,7 @@ def common_length(columns: Mapping[str, Any], given: Any = None, *, what: str = 
             raise InstanceError(f"there are no entries; give one for each of the {what}", argument)
     if found is None:
         first = next(iter(columns), "length")
-        raise InstanceError(f"no argument says how many {what} there are; give a sequence, or length=", first)
+        raise InstanceError(f"the number of {what} is unknown; give a sequence, or length=", first)
     return found
 
 
@@ -71,7 +71,7 @@ def _whole(length: Any) -> int | None:
     if plain is None:
         return None
     if isinstance(plain, bool) or not isinstance(plain, int) or not 1 <= plain <= LARGEST_COUNT:
-        raise InstanceError(f"{brief(plain)} is no number of rows, 1 to {LARGEST_COUNT:,}", "length")
+        raise InstanceError(f"{brief(plain)} is not a number of rows, 1 to {LARGEST_COUNT:,}", "length")
     return plain
 
 

@@ -85,7 +85,7 @@ _JSON_WORD = re.compile(r"(?<![\w'.])(?:null|true|false)(?![\w'.])")
 
 
 def builder(more: type | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for builders: whatever is wrong with a call is an `InstanceError` in the words of Python.
+    """Return a decorator for builders that turns every error of a call into an `InstanceError` in terms of Python.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def head(kind: str, common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _remedy(unit: object) -> str:
-    """Return what to do instead of giving sizes in a unit such as MB; empty for all else."""
+    """Return the remedy for sizes in a unit such as MB; empty for other texts."""
     try:
         factor = parse_size(f"1{unit}")
     except ValueError:
@@ -193,7 +193,9 @@ def machine_document(machine: AnyMachine | IO[Any]) -> dict[str, Any]:
         machine = read_document(machine, "machine")
     plain = native(machine)
     if not isinstance(plain, dict):
-        raise InstanceError(f"{brief(machine)} is no machine; build one with remat.machine or remat.device", "machine")
+        raise InstanceError(
+            f"{brief(machine)} is not a machine; build one with remat.machine or remat.device", "machine"
+        )
     return plain
 
 

@@ -41,7 +41,7 @@ Lists: TypeAlias = Any
 """One list of indices for each task: a pair of CSR arrays (start, items), a sparse matrix, or a list of lists."""
 
 Places: TypeAlias = Any
-"""Values, by index, name or node; or a mapping of these to the memory in which each lies."""
+"""Values, by index, name or node; or a mapping from values to their memories."""
 
 _RULES: tuple[Rule, ...] = (
     (r"^\$\.tasks\[(\d+)\]\.(\w+)", r"\2[\1]"),
@@ -126,14 +126,15 @@ def dag(
         successors read; with `values`, nodes are tasks or values. Names are ``str(node)``. In pairs and arrays,
         nodes are numbers from 0.
     time : column
-        Of each task: a number for all, a sequence or array, a mapping of node to time, or the name of an attribute of a
-        networkx graph. If it depends on the type of the processor: a mapping of type to column.
+        Time of each task: a number for all, a sequence or array, a mapping of node to time, or the name of an attribute
+        of a networkx graph. If it depends on the type of the processor: a mapping of type to column.
     size : column
-        Of each value, or of the value of each task. With `reads` and `writes`, a mapping of name to size is possible.
+        Size of each value, or of the value of each task. With `reads` and `writes`, a mapping of name to size is
+        possible.
     reads, writes : lists, optional
         Instead of a graph: indices or names of the values that each task reads and writes.
     names, value_names : sequence of str, optional
-        Of tasks and values. Default: t0, t1, ... and v0, v1, ...
+        Names of tasks and values. Default: t0, t1, ... and v0, v1, ...
     values : str or collection, optional
         Which nodes of a networkx graph are values: their collection, or an attribute that is true for them.
     inputs : places, optional
@@ -275,7 +276,7 @@ class _Shape:
 
     @property
     def rows(self) -> Collection[Hashable]:
-        """What the caller calls the tasks in a mapping."""
+        """Names of the tasks in a mapping."""
         if self.edges is None:
             return self.tasks
         return range(self.edges.count) if self.edges.nodes is None else self.edges.nodes
@@ -345,7 +346,7 @@ def _of_both(graph: Any, values: Any) -> _Shape:
             raise InstanceError(f"expected a collection of nodes, not {brief(values)}", "values") from None
         missing = next((node for node in chosen if node not in set(edges.nodes)), None)
         if missing is not None:
-            raise InstanceError(f"{brief(missing)} is no node of the graph", "values")
+            raise InstanceError(f"{brief(missing)} is not a node of the graph", "values")
         flags = [node in chosen for node in edges.nodes]
     is_value: BoolArray = np.array(flags, dtype=bool)
     same = np.flatnonzero(is_value[edges.source] == is_value[edges.target])
@@ -397,7 +398,7 @@ def _names(argument: str, given: Any, count: int, prefix: str) -> Names:
         at = f"{argument}[{index}]"
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name in seen:
             twice = isinstance(name, str) and name in seen
-            wrong = "comes twice" if twice else f"is no name, a text of 1 to {LONGEST_NAME} characters"
+            wrong = "comes twice" if twice else f"is not a name, a text of 1 to {LONGEST_NAME} characters"
             raise InstanceError(f"{brief(name)} {wrong}", at)
         seen.add(name)
         if not name.isascii():
@@ -427,7 +428,7 @@ def _texts(argument: str, given: Any, count: int) -> tuple[str, ...] | None:
     arrays.check_count(argument, len(listed), count)
     for index, text in enumerate(listed):
         if not isinstance(text, str) or len(text) > LONGEST_NAME:
-            raise InstanceError(f"{brief(text)} is no text", f"{argument}[{index}]")
+            raise InstanceError(f"{brief(text)} is not a text", f"{argument}[{index}]")
     return tuple(listed) if any(listed) else None
 
 
@@ -468,5 +469,5 @@ class _Places:
         if found is None and isinstance(plain, str):
             found = names.find(plain)
         if found is None:
-            raise InstanceError(f"{brief(plain)} is no value of the graph", f"{argument}[{index}]")
+            raise InstanceError(f"{brief(plain)} is not a value of the graph", f"{argument}[{index}]")
         return names[found]

@@ -74,9 +74,9 @@ def edges_of(given: Any, count: int | None) -> Edges:
             if not isinstance(edge, list) or len(edge) != 2 or not all(type(end) is int for end in edge):
                 shown = elided(repr(tuple(edge))) if isinstance(edge, list) and len(edge) == 2 else brief(edge)
                 remedy = "build a networkx.DiGraph from pairs of other nodes"
-                raise InstanceError(f"{shown} is no pair of node numbers; {remedy}", f"graph[{index}]")
+                raise InstanceError(f"{shown} is not a pair of node numbers; {remedy}", f"graph[{index}]")
             if max(map(abs, edge)) >= 2**62:
-                raise InstanceError(f"{brief(max(edge, key=abs))} is no node number", f"graph[{index}]")
+                raise InstanceError(f"{brief(max(edge, key=abs))} is not a node number", f"graph[{index}]")
         pairs = np.array(listed, dtype=np.int64).reshape(len(listed), 2)
     largest = int(pairs.max(initial=-1))
     count = largest + 1 if count is None else count

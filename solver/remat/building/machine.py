@@ -79,7 +79,7 @@ def device(
     name: str = "device",
     processor: str = "gpu",
 ) -> dict[str, Any]:
-    """Describe one device and, with `link`, the host memory behind it.
+    """Describe one device and, with `link`, its host memory.
 
     Parameters
     ----------
@@ -153,13 +153,13 @@ def _entry(key: str, name: Any, value: Any) -> dict[str, Any]:
 
 def _link(ends: Any, value: Any) -> dict[str, Any]:
     if is_scalar(ends) or len(ends) != 2:
-        raise InstanceError(f"{brief(ends)} is no pair (source, target) of memories", "links")
+        raise InstanceError(f"{brief(ends)} is not a pair (source, target) of memories", "links")
     more = value if isinstance(value, dict) else {"bandwidth": value}
     return {"source": ends[0], "target": ends[1]} | more
 
 
 def _check(document: dict[str, Any], rules: tuple[tuple[str, str], ...] = ()) -> None:
-    """Refuse a machine that no instance can use, whatever its units."""
+    """Refuse a machine that no instance can use, in any units."""
     try:
         load_machine(document, Units())
     except InstanceError as error:

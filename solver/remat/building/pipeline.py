@@ -125,18 +125,19 @@ def pipeline(
     link: Any = None,
     **more: Unpack[PipelineArguments],
 ) -> PipelineInstance:
-    """Build a pipeline: layers that lie on several devices, and micro-batches that pass them.
+    """Build a pipeline: layers on several devices, and micro-batches that pass them.
 
     Parameters
     ----------
     forward_time, backward_time : column
-        Of one micro-batch: an entry for all layers, or a sequence or array with one for each. A mapping has one column
-        for each type of device: ``{"a100": [1, 1], "v100": [2, 2]}``; None says that the type cannot run the layer.
+        Times of one micro-batch: an entry for all layers, or a sequence or array with one for each. A mapping has one
+        column for each type of device: ``{"a100": [1, 1], "v100": [2, 2]}``; None says that the type cannot run the
+        layer.
     devices : int or sequence
         How many equal devices, called gpu0, gpu1, ...; or a list of capacities (``["80GB", "40GB"]``); or of dicts as
         in documents: ``{"name": "a", "type": "a100", "count": 4, "memory": "80GB"}``.
     micro_batches : int
-        Of one step.
+        Number of micro-batches of one step.
     output_size : column, optional
         Bytes of the input of the next layer, for one micro-batch. Default: 0.
     saved_size : column, optional
@@ -189,7 +190,7 @@ def pipeline(
 def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
     found = listed(given)
     if "forward_time" not in found:
-        raise InstanceError("None is no column; give an entry for all, or one for each layer", "forward_time")
+        raise InstanceError("None is not a column; give an entry for all, or one for each layer", "forward_time")
     if not isinstance(found.get("reads", []), list):
         raise InstanceError("give a list of names for each layer, or None for the layer before", "reads")
     return found

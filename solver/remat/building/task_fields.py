@@ -92,7 +92,7 @@ def _origin(entry: Any, at: str) -> tuple[str | None, ...] | None:
         if key not in _ORIGIN:
             raise InstanceError(f"unknown key; an origin has {', '.join(_ORIGIN)}", f"{at}.{key}")
         if not isinstance(text, str) or len(text) > LONGEST_NAME:
-            raise InstanceError(f"{brief(text)} is no text of at most {LONGEST_NAME} characters", f"{at}.{key}")
+            raise InstanceError(f"{brief(text)} is not a text of at most {LONGEST_NAME} characters", f"{at}.{key}")
     return tuple(texts.get(key) for key in _ORIGIN)
 
 

@@ -67,7 +67,7 @@ def tree(
     )
     for key in ("parent", "output_size"):
         if key not in columns:
-            raise InstanceError("None is no column", key)
+            raise InstanceError("None is not a column", key)
     if not isinstance(columns["parent"], list):
         raise InstanceError("give a sequence: the parent of each node, -1 for the root", "parent")
     count = common_length(columns, what="nodes")

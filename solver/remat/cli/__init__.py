@@ -1,1 +1,1 @@
-"""The command line: one module a command, each imported when it is called."""
+"""The command line: one module for each command, imported when the command is called."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from remat.plugin.registry import Algorithm
 
 
-HELP = """List the algorithms: what they solve, what they promise, what they cost.
+HELP = """List the algorithms with the kinds of instance that they solve, their guarantees and their costs.
 
 The list is grouped by family; -v adds complexity and reference.
-With NAME, explain one and list its options for `remat solve --option KEY=VALUE`.
-With auto, the default of `remat solve`, show what it asks.
+With NAME, explain one algorithm and list its options for `remat solve --option KEY=VALUE`.
+With auto, the default of `remat solve`, list the algorithms that it runs.
 
 \b
   remat algorithms --kind chain
@@ -35,7 +35,7 @@ AUTO = "auto"
 
 @click.command("algorithms", help=HELP)
 @click.argument("name", required=False, shell_complete=common.complete_algorithm)
-@click.option("--kind", type=click.Choice(KINDS), help="Only those that solve this kind of instance.")
+@click.option("--kind", type=click.Choice(KINDS), help="List only algorithms for this kind of instance.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj
@@ -64,7 +64,7 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
 
 
 def _show_auto(session: Session, kind: str | None, format_: str) -> None:
-    """Print what `auto` asks, for one kind or for all."""
+    """Print the algorithms that `auto` runs, for one kind or for all."""
     from remat.plugin.selection import declared
 
     kinds = KINDS if kind is None else (kind,)
@@ -93,7 +93,7 @@ def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     yield "algorithm", AUTO
     yield "summary", "the default: runs several algorithms, and returns the best schedule and the best bound"
-    yield "asks", "early and cheap algorithms first, then those that terminate by themselves, then anytime algorithms"
+    yield "asks", "early and cheap algorithms first, then those with an end, then anytime algorithms"
     for kind in kinds:
         title = kind
         for group, candidate in declared(kind):
@@ -144,14 +144,14 @@ def _entry(algorithm: Algorithm) -> dict[str, Any]:
 NONE = "no algorithms are installed"
 
 SUMMARY_COLUMNS = 100
-"""Columns of the list by family, where the terminal has no fewer."""
+"""Width of the list by family in columns; a narrower terminal reduces it."""
 
 NARROW_SUMMARY = 30
-"""Columns beside the name that a summary needs; where there are fewer, it is below."""
+"""Smallest width of a summary in columns; in a narrower terminal, the summary moves below the name."""
 
 
 def _by_family(listed: Sequence[Algorithm]) -> str:
-    """Return one table for each family; long summaries are wrapped, and below the name in narrow terminals."""
+    """Return one table for each family; narrow terminals show the summaries below the names."""
     import textwrap
 
     from remat.report.text.columns import text_width

@@ -31,7 +31,7 @@ STANDARD_STREAM = "-"
 WHERE_FROM = "remat show --examples lists the shipped instances, remat generate and remat import make others"
 
 MOST_OF_HEAD = 2**20
-"""Bytes of a schedule document in which its steps begin."""
+"""The steps of a schedule document begin within this number of bytes."""
 
 
 def complete_instance(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -61,14 +61,14 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the working memory (of the quickest storage level; of a pipeline, of "
-    "every device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing "
-    "is recomputed.",
+    help="Memory capacity: a size, or a share such as 80% of the peak without recomputation. Without MEMORY it applies "
+    "to the working memory (adjoint: the fastest storage level; pipeline: every device). MEMORY may be type:T, for all "
+    "devices of a type.",
 )
 
 
 def _not_to_a_terminal(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Refuse to fill a terminal with an instance unless somebody asked for it."""
+    """Refuse to print an instance to a terminal unless the user asked for it with ``-o -``."""
     from click.core import ParameterSource
 
     unasked = ctx.get_parameter_source(str(param.name)) is ParameterSource.DEFAULT
@@ -87,7 +87,10 @@ instance_output_option = click.option(
 )
 
 machine_option = click.option(
-    "--machine", metavar="FILE", type=click.Path(), help="JSON file of a machine that replaces the instance's own."
+    "--machine",
+    metavar="FILE",
+    type=click.Path(),
+    help="JSON file of a machine that replaces the machine of the instance.",
 )
 
 
@@ -99,7 +102,7 @@ def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
 
 
 def limit_options(time_limit: str, default: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Add --time-limit, described so, --gap and --patience, which any anytime work has."""
+    """Add --time-limit with this help text, --gap and --patience."""
 
     def add(command: Decorated) -> Decorated:
         for name, metavar, text in (
@@ -117,7 +120,7 @@ def limit_options(time_limit: str, default: str | None = None) -> Callable[[Deco
 
 
 def plot_options(command: Decorated) -> Decorated:
-    """Add --plot and --view, a picture of a schedule."""
+    """Add --plot and --view, the options for drawings of a schedule."""
     shown = click.option("--view", type=click.Choice(list(VIEWS)), help="View that --plot draws. [default: time]")
     where = click.option(
         "--plot",
@@ -128,7 +131,7 @@ def plot_options(command: Decorated) -> Decorated:
 
 
 def verbosity_options(command: Decorated) -> Decorated:
-    """Add -q and -v, which act on the `Session` and are not handed to the command."""
+    """Add -q and -v, which set attributes of the `Session` instead of arguments of the command."""
 
     def note(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:
@@ -171,7 +174,7 @@ def load_instance(source: str) -> Instance:
         return load(source)
     except ScheduleForInstanceError as error:
         raise ScheduleForInstanceError(
-            f"{error}; judge it with: remat verify INSTANCE {source}, show it with: remat show {source}"
+            f"{error}; to verify it: remat verify INSTANCE {source}; to show it: remat show {source}"
         ) from None
     except InstanceError as error:
         if os.path.lexists(source):
@@ -194,7 +197,7 @@ def load_schedule(path: str) -> Any:
 
 
 def refuse_other_documents(document: Any, path: str) -> None:
-    """Refuse a document that is no schedule: say what it is, and how to get one."""
+    """Refuse a document of another kind; the error names that kind and the command that writes a schedule."""
     from remat.schedule.document import SCHEMAS
 
     schema = document.get("schema") if isinstance(document, dict) else None
@@ -204,7 +207,7 @@ def refuse_other_documents(document: Any, path: str) -> None:
         return
     if "kind" in document or (isinstance(schema, str) and schema.startswith("remat.instance/")):
         raise InstanceError(
-            f"{path!r} is an instance, not a schedule; make one: remat solve {path} -o schedule.json", "$.schema"
+            f"{path!r} is an instance, not a schedule; remat solve {path} -o schedule.json writes one", "$.schema"
         )
     if isinstance(schema, str):
         raise InstanceError(
@@ -224,7 +227,7 @@ def refuse_answers_without_steps(document: Any, path: str) -> None:
     if lacks_steps(document):
         raise InstanceError(
             f"$.status: {path} has no steps: the solver's answer was {document['status']!r}; "
-            "remat show prints what it states"
+            "remat show prints that answer"
         )
 
 
@@ -254,7 +257,7 @@ def require_standard_input() -> None:
 
 
 def _shipped(source: str) -> str | None:
-    """Return the shipped instance that somebody who wrote a path that does not exist may have meant."""
+    """Return the shipped instance whose name matches a missing file."""
     from remat.instance.shipped import example_path
 
     name = Path(source).name.split(".json")[0]
@@ -279,14 +282,14 @@ def load_machine_option(path: str | None, units: Units) -> MachineModel | None:
 
 
 def one_standard_input(sources: Mapping[str, str | None]) -> None:
-    """Refuse to read two things (name -> path) from standard input."""
+    """Refuse two arguments (name -> path) that both read standard input."""
     readers = [name for name, source in sources.items() if source == STANDARD_STREAM]
     if len(readers) > 1:
         raise OptionError(f"{' and '.join(readers)} cannot both be standard input")
 
 
 def check_writable(option: str, path: str) -> None:
-    """Refuse a file that could not be written, before any work is done for it.
+    """Refuse a file that cannot be written, before the work begins.
 
     The check writes to the folder, because permissions alone do not reveal mount options or quotas.
     """
@@ -330,7 +333,7 @@ def holds_schedule(path: str) -> bool:
 
 
 def check_plot(path: str, view: str | None = None) -> None:
-    """Refuse a picture that could not be drawn: its suffix, or no matplotlib; a view of a page."""
+    """Refuse a plot with an unknown suffix, without matplotlib, or a view that pages do not have."""
     from importlib.util import find_spec
 
     from remat.report.plot.style import PAGE, SUFFIXES, check_page_view, check_suffix
@@ -342,14 +345,14 @@ def check_plot(path: str, view: str | None = None) -> None:
 
 
 def check_view(view: str | None, plot: str | None, kind: str) -> None:
-    """Refuse a view without a picture, or of another kind of instance."""
+    """Refuse a view without --plot, or for another kind of instance."""
     if view is None:
         return
     if plot is None:
-        raise OptionError("says what --plot shows; give --plot FILE, too", argument="view")
+        raise OptionError("selects what --plot draws; give --plot FILE, too", argument="view")
     if kind not in VIEWS[view]:
         suited = ", ".join(name for name, kinds in VIEWS.items() if kind in kinds)
-        raise OptionError(f"{view!r} is no view of a {kind}'s schedule; those are {suited}", argument="view")
+        raise OptionError(f"{view!r} is not a view of a {kind}'s schedule; the views are {suited}", argument="view")
 
 
 def check_distinct(files: Mapping[str, str | None]) -> None:
@@ -380,7 +383,7 @@ def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
 def warn_of_bare_budgets(
     session: Session, given: Iterable[tuple[str, object]], instance: Instance, machine: MachineModel | None
 ) -> None:
-    """Warn on standard error if a bare number (of a memory, by name) is implausibly small for bytes."""
+    """Warn on standard error if a budget without a unit is implausibly small for bytes."""
     from remat.plugin.problem import budget_memory
     from remat.solving.budget import meant_size
     from remat.solving.problem_setup import make_problem
@@ -405,7 +408,7 @@ def split_numbers(text: str, argument: str) -> list[int]:
 
 
 def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
-    """Split ``[MEMORY=]SIZE`` texts; a bare size stands under the empty name."""
+    """Split ``[MEMORY=]SIZE`` texts; a bare size has the empty name."""
     capacities: dict[str, int | str | None] = {}
     for text in given:
         name, equals, size = text.rpartition("=")
@@ -419,7 +422,7 @@ def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
 
 
 def check_files(inputs: Mapping[str, str | None], output: str, schedule: str | None = None) -> None:
-    """Refuse, before any work, files that cannot all be read and written."""
+    """Refuse input and output files that conflict or cannot be written, before the work begins."""
     outputs = {"--output": output, "--schedule": schedule}
     one_standard_input(inputs)
     check_distinct({**inputs, **outputs})
@@ -433,7 +436,7 @@ def check_files(inputs: Mapping[str, str | None], output: str, schedule: str | N
 
 
 def write_document(document: Mapping[str, Any], output: str) -> None:
-    """Write a document, a line per key."""
+    """Write a document with one line for each key."""
     from remat.documents import write_text
 
     if output == STANDARD_STREAM:
@@ -444,7 +447,7 @@ def write_document(document: Mapping[str, Any], output: str) -> None:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON text, a line per key."""
+    """Yield the JSON text with one line for each key."""
     separator = "{\n"
     for key, value in document.items():
         yield f"{separator} {json.dumps(key)}: {json.dumps(value)}"

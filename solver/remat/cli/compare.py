@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HELP = """Solve instances with several algorithms and budgets, and compare.
 
-PATH is a JSON file, a folder (searched through), example:NAME, or examples for all that are shipped. Every
-combination is a cell; what is refused, fails or runs into a limit is a cell, too, never the end of the run.
+PATH is a JSON file, a folder (searched recursively), example:NAME, or examples for all shipped instances. Each
+combination is a cell. Failures, refusals and limits are recorded per cell and never stop the comparison.
 
 \b
   remat compare example:resnet50 -a rotor,periodic --budget 1GiB,2GiB
@@ -32,8 +32,8 @@ combination is a cell; what is refused, fails or runs into a limit is a cell, to
   remat compare graphs/ -a dag-auto,checkmate --seeds 0,1,2 --time-limit 1min --jobs 8 -o results/
   remat compare big/ --executor dask://head-node:8786 -o results/
 
-With -o, finished cells stand in results/journal.jsonl: the same command goes on where it was stopped, and tables and
-a report (report.html) are written beside it. Without budgets the instances' own machines stand."""
+With -o, a journal (results/journal.jsonl) records finished cells, and the same command resumes an interrupted run. The
+folder also gets tables and a report (report.html). Without budgets, the machines of the instances apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class _Given:
     help="Option of one algorithm: rotor-float.slots=500.",
 )
 @common.machine_option
-@common.limit_options("For each job.", "10s")
+@common.limit_options("Time limit of each job.", "10s")
 @click.option("--memory-limit", metavar="SIZE", help="Memory limit of each job. [default: 90% of the machine, shared]")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Number of workers. [default: number of cores]")
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Threads of each solve.")
@@ -92,10 +92,10 @@ class _Given:
 @click.option(
     "-o", "--output", metavar="FOLDER", help="Folder for journal, tables and report; an existing run resumes."
 )
-@click.option("--rerun", type=click.Choice(["failed", "all"]), help="Repeat runs that the journal already has.")
+@click.option("--rerun", type=click.Choice(["failed", "all"]), help="Repeat runs that are already in the journal.")
 @click.option("--baseline", metavar="NAME", help="Algorithm that ratios are relative to. [default: the best one]")
 @click.option("--pages/--no-pages", default=None, help="Write a page for each schedule. [default: for up to 200 runs]")
-@click.option("--single-file", is_flag=True, help="Write a report to send as one file: the same as --no-pages.")
+@click.option("--single-file", is_flag=True, help="Write the report as one file, without pages; same as --no-pages.")
 @common.format_option("table", "csv", "markdown", "json")
 @common.verbosity_options
 @click.pass_obj
@@ -142,14 +142,14 @@ def command(session: Session, /, **given: Any) -> int:
         _print(comparison, asked.format_, session)
     if comparison.interrupted:
         if not session.quiet:
-            resume = "" if asked.output is None else "; the same command goes on from here"
+            resume = "" if asked.output is None else "; the same command resumes from here"
             click.echo(f"interrupted after {len(comparison):,} cells{resume}", err=True)
         return ExitCode.OK if len(comparison) else ExitCode.INTERRUPTED
     return ExitCode.OK
 
 
 MOST_READ = 5
-"""Documents that are read to check budgets."""
+"""Number of documents that the check of the budgets reads."""
 
 
 def _warn_of_bare_budgets(session: Session, paths: Sequence[str], budgets: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ def _warn_of_bare_budgets(session: Session, paths: Sequence[str], budgets: Seque
         try:
             loaded = common.load_instance(source.path)
             common.warn_of_bare_budgets(session, [("", budget) for budget in budgets], loaded, None)
-        except RematError:  # no instance; the comparison says so
+        except RematError:  # not an instance: the comparison reports it
             continue
         return
 
@@ -187,7 +187,7 @@ def _share(text: str) -> float:
 
 def _number(option: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise OptionError(f"{option}: {brief(text)} is no whole number >= 0")
+        raise OptionError(f"{option}: {brief(text)} is not a whole number >= 0")
     return int(text)
 
 
@@ -202,7 +202,7 @@ def _options(given: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _machine(path: str | None) -> Any:
-    """Read --machine without conversion: its figures are in each instance's units."""
+    """Read --machine without conversion, because its figures are in the units of each instance."""
     if path is None:
         return None
     from remat.documents import read_document
@@ -223,7 +223,7 @@ def _progress(session: Session) -> Iterator[Callable[[Tally], None] | None]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        what = TextColumn("{task.description}", markup=False)  # names come from files: nothing in them is markup
+        what = TextColumn("{task.description}", markup=False)  # names come from files and are not markup
         columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             yield _Bar(bar).show
@@ -265,7 +265,7 @@ def _lines(session: Session) -> Callable[[Tally], None]:
 
 
 LONG = 1800
-"""Seconds from which it is said how to make it shorter."""
+"""Longer runs, in seconds, get advice on how to shorten them."""
 
 
 def announcement(tally: Tally) -> str:
@@ -277,7 +277,7 @@ def announcement(tally: Tally) -> str:
     long = format_time(most) if most < 3600 else f"{most / 3600:.1f} h"
     advice = ""
     if most >= LONG:
-        advice = "; fewer --algorithms or a lower --time-limit make it shorter, and -o lets it go on after Ctrl-C"
+        advice = "; fewer --algorithms or a lower --time-limit shorten the run; with -o it resumes after Ctrl-C"
     return f"{tally.total:,} cells to solve{known}; at most {long} at the time limit{advice}"
 
 
@@ -300,7 +300,7 @@ def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given
 
 
 def _links(comparison: Comparison, folder: Path) -> dict[str, str]:
-    """Return the locations of the schedule pages in the folder, by the keys of their cells."""
+    """Return the paths of the schedule pages in the folder, by cell key."""
     from remat.comparing.run import PAGES, page_name
 
     keys = {cell.job.key for cell in comparison if cell.answer.solved}
@@ -323,5 +323,5 @@ def _print(comparison: Comparison, format_: str, session: Session) -> None:
 
 
 def _encodable(text: str) -> str:
-    """Show bytes of file names that are not UTF-8 as escapes (valid ones, in JSON, too)."""
+    """Replace bytes of file names that are not UTF-8 by escapes, which are valid in JSON."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""`remat completion`: commands, options and names complete in the shell."""
+"""`remat completion`: shell completion of commands, options and names."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from remat.errors import OptionError, RematError
 
 HELP = """Complete commands, options, algorithms, kinds and shipped instances in bash (4.4 or later), zsh and fish.
 
-Without --install, print the line that does it; with it, add that to the file that the shell reads when it starts,
-unless it is there.
+Print the line that enables completion. With --install, add this line to the shell's startup file, once.
 
 \b
   remat completion --install            for the shell that $SHELL names
-  remat completion zsh                  the line, to be put wherever you like
+    remat completion zsh                  print the line for zsh
 
-bash takes the colon of example:NAME for the end of a word unless it is told otherwise; the line for bash does."""
+By default, bash ends a word at the colon of example:NAME; the line for bash changes this."""
 
 LINES = {
     "bash": 'COMP_WORDBREAKS=${COMP_WORDBREAKS//:}; eval "$(_REMAT_COMPLETE=bash_source remat)"',
     "zsh": 'eval "$(_REMAT_COMPLETE=zsh_source remat)"',
     "fish": "_REMAT_COMPLETE=fish_source remat | source",
 }
-"""What each shell has to run when it starts."""
+"""The startup line of each shell."""
 
 
 @click.command("completion", help=HELP)
 @click.argument("shell", required=False, type=click.Choice(sorted(LINES)))
-@click.option("--install", is_flag=True, help="Add it to the file that the shell reads when it starts.")
+@click.option("--install", is_flag=True, help="Add the line to the shell's startup file.")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, shell: str | None, install: bool) -> int:
     """Print the line, or install it."""
     chosen = shell or Path(os.environ.get("SHELL", "")).name
     if chosen not in LINES:
-        raise OptionError(f"which shell? It is one of {', '.join(sorted(LINES))}")
+        raise OptionError(f"name the shell: {', '.join(sorted(LINES))}")
     if not install:
         emit(LINES[chosen])
         return ExitCode.OK
@@ -47,20 +46,20 @@ def command(session: Session, shell: str | None, install: bool) -> int:
     try:
         known = path.read_text("utf-8") if path.exists() else ""
         if LINES[chosen] in known:
-            session.emit(f"{path} has it already")
+            session.emit(f"{path} already contains the line")
             return ExitCode.OK
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Added to the file as it is: it may be a link to one that is kept elsewhere.
+        # Append instead of replacing the file: it may be a link to a file in another folder.
         with path.open("a", encoding="utf-8") as file:
             file.write(f"{'' if known.endswith(chr(10)) or not known else chr(10)}{LINES[chosen]}\n")
     except OSError as error:
         raise RematError(f"cannot write {str(path)!r}: {error.strerror}") from None
-    session.emit(f"added to {path}; new shells complete, this one after: {LINES[chosen]}")
+    session.emit(f"added to {path}; new shells have completion, this one after: {LINES[chosen]}")
     return ExitCode.OK
 
 
 def _file_of(shell: str) -> Path:
-    """Return the file that a shell reads when it starts."""
+    """Return the startup file of a shell."""
     home = Path.home()
     if shell == "bash":
         return home / ".bashrc"

@@ -9,7 +9,7 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 
-HELP = """List what a schedule decides for each value, or each stage: kept, recomputed, offloaded or dropped.
+HELP = """List the decision of a schedule for each value or stage: kept, recomputed, offloaded or dropped.
 
 \b
   remat solve example:resnet50 -b 1GiB -qo plan.json
@@ -18,14 +18,14 @@ HELP = """List what a schedule decides for each value, or each stage: kept, reco
   remat decisions plan.json --by stage               stages of chains, or stages and micro-batches of a pipeline
   remat decisions plan.json --format csv > values.csv
 
-Numbers in JSON and CSV count from 0; those in tables are those of the tasks' names (F3).
-The schedule has to be valid: remat verify says what is wrong."""
+JSON and CSV number stages from 0; tables use the numbers in task names (F3).
+The schedule must be valid; remat verify lists violations."""
 
 
 @click.command("decisions", help=HELP)
 @click.argument("schedule", type=click.Path())
 @click.option("--of", metavar="INSTANCE", help="Instance of the schedule. [default: found if shipped]")
-@click.option("--by", type=click.Choice(["value", "stage"]), default="value", help="What a row is. [default: value]")
+@click.option("--by", type=click.Choice(["value", "stage"]), default="value", help="Content of a row. [default: value]")
 @common.format_option("table", "json", "csv")
 @common.verbosity_options
 @click.pass_obj

@@ -10,7 +10,7 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 
-HELP = """Compare two schedules of one instance: figures as the verifier measures them, and what differs.
+HELP = """Compare two schedules of one instance: the figures that the verifier measures, and the decisions that differ.
 
 \b
   remat solve example:resnet50 -b 1GiB -qo one.json
@@ -18,7 +18,7 @@ HELP = """Compare two schedules of one instance: figures as the verifier measure
   remat diff one.json two.json
   remat diff a.json b.json --of net.json       an instance that is not shipped
 
-Exit code 0: both are valid. 6: one of them breaks a rule."""
+Exit code 0: both are valid. 6: at least one breaks a rule."""
 
 
 @click.command("diff", help=HELP)
@@ -45,7 +45,7 @@ def command(session: Session, first: str, second: str, of: str | None, format_: 
 
 
 def _names(first: str, second: str) -> Any:
-    """Return the files' names, with their folders where these are all that differs."""
+    """Return the file names, with folders if the names are equal."""
     import os
 
     short = os.path.basename(first), os.path.basename(second)

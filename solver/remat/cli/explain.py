@@ -1,4 +1,4 @@
-"""`remat explain`: the words of answers and pages."""
+"""`remat explain`: the terms in answers and pages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from remat.messages import nearest
 from remat.report.glossary import all_terms, explained, find_term, page
 from remat.report.text.columns import text_width
 
-HELP = """Explain a word of an answer, or list the words.
+HELP = """Explain a term, or list all terms.
 
 \b
-  remat explain                 all words
+  remat explain                 all terms
   remat explain gap
   remat explain memory-persistent
   remat explain --format markdown > glossary.md"""
 
 WIDTH = 100
-"""Most columns of a text."""
+"""Largest width of a text in columns."""
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -36,7 +36,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, term: tuple[str, ...], format_: str) -> int:
-    """Print one word, or all."""
+    """Print one term, or all."""
     if format_ == "markdown":
         emit(page().rstrip("\n"))
         return ExitCode.OK
@@ -52,8 +52,8 @@ def command(session: Session, term: tuple[str, ...], format_: str) -> int:
     if found is None:
         names = [name for known in all_terms() for name in (known.name, *known.also)]
         near = nearest(asked, names)
-        hint = f"did you mean {near!r}?" if near else "`remat explain` lists the words"
-        raise OptionError(f"no such word: {asked!r}; {hint}")
+        hint = f"did you mean {near!r}?" if near else "`remat explain` lists the terms"
+        raise OptionError(f"unknown term {asked!r}; {hint}")
     for paragraph in explained(found):
         drawn = paragraph.startswith(" ")
         session.emit(paragraph if drawn else textwrap.fill(paragraph, wide))

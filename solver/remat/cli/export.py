@@ -12,19 +12,21 @@ from remat.cli.io_session import ExitCode, Session, writing
 
 HELP = """Write a schedule in the format of another program.
 
-pipeline-csv: the orders of a pipeline's schedule as a CSV of torch.distributed.pipelining, a row a device: F, B, and I
-and W where a backward is in two halves. The schedule is verified first.
+pipeline-csv: the orders of a pipeline's schedule as a CSV of torch.distributed.pipelining. Each row is a device, each
+cell an operation: F and B, or F, I and W if a backward has two halves. The schedule is verified first.
 
-table: one row a run, with the module, the operator and the place in the source where the instance knows them; also of
-a plan file of remat.torch.
+table: one row for each run, with its module, operator and source line if the instance has them. It also takes a plan
+file of remat.torch.
 
 torch-checkpoint, torchtitan, megatron, layer-ids, flagscale: the closest checkpointing policy of PyTorch, torchtitan,
-Megatron-LM, Primus or FlagScale, for a chain, and the last three for orders of a pipeline. torch-sac: selective
-checkpointing of a captured PyTorch step. The policy is verified; notes give its peak and time, and what it cannot
-express.
+Megatron-LM, Primus or FlagScale. All take schedules of chains; the last three also take orders of pipelines.
 
-host-program: a schedule with a host as the operations run, offload, reload and wait, in the order in which a host
-issues them. Copies move between runs; a note gives the price.
+torch-sac: selective checkpointing of a captured PyTorch step.
+
+Policies are verified. Notes give the policy's peak and time, and the decisions that it cannot express.
+
+host-program: a schedule with a host as a list of the operations run, offload, reload and wait, in the order in which
+the host issues them. Copies move to positions between runs; a note gives the cost.
 
 \b
   remat solve pipeline.json -a 1f1b -o 1f1b.json
@@ -34,8 +36,8 @@ issues them. Copies move between runs; a note gives the price.
   remat export schedule.json --of step.json --as table
   remat export schedule.json --of chain.json --as torch-checkpoint -o checkpointing.py
 
-With --transfers it lists sends and receives: all between two operations posted at once (grouped), or one by one with an
-empty cell between two (single). An order in which these would wait for each other for ever is refused."""
+--transfers adds sends and receives to pipeline-csv. With grouped, a device posts all transfers between two operations
+at once; with single, one at a time, with an empty cell between two. Orders that would deadlock are refused."""
 
 POLICIES = ("torch-checkpoint", "torch-sac", "torchtitan", "megatron", "layer-ids", "flagscale")
 """Formats that take a checkpointing policy instead of a schedule."""

@@ -1,4 +1,4 @@
-"""`remat fit`: whether a training step fits into memory, and with which plan."""
+"""`remat fit`: check whether a training step fits into memory, and plan it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CONFIG = "config"
 
 TORCH_HELP = """Check whether a PyTorch training step fits into the memory of a device, and plan it.
 
-FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
-args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
-executing it. The budget is the device's total: parameters, buffers, inputs, gradients, the optimizer's states,
-activations, what optimizer.step() takes for a moment, and a reserve for the device's context and fragmentation.
+FACTORY is a function in the Python module (or file.py) MODULE. It takes no arguments and returns (module, args) or
+(module, args, kwargs); the module returns the loss. remat calls the function, then captures the training step without
+executing it. The budget covers the whole device memory: parameters, buffers, inputs, gradients, optimizer states,
+activations, temporary memory of optimizer.step(), and a reserve for the device's context and fragmentation.
 
-With --max-batch, FACTORY(batch=n) is called for n found by doubling and bisection, and each step is captured anew. The
-largest batch that fits recomputes most: --max-overhead says how much at most.
+--max-batch finds the largest batch by doubling and bisection; it calls FACTORY(batch=n) and captures the step for each
+n. The largest batch that fits needs the most recomputation; --max-overhead limits it.
 
 \b
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
   remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256 --max-overhead 10%
-  remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     a GPU need not be here
-  remat fit torch train:make --budget 8GB --measure     times of the operators as they are on this device
+  remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     plan without a GPU
+  remat fit torch train:make --budget 8GB --measure     operator times measured on this device
 
-Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
+Exit code 0: it fits. 3: proved that it does not. 4: no schedule was found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
 
 
@@ -91,19 +91,19 @@ class _Asked:
     help="roofline:DEVICE[-DTYPE], measure (runs each operator), or a file of costs. [default: roofline:A100-fp32]",
 )
 @click.option("--measure", is_flag=True, help="Run and time each operator on this device, as --costs measure.")
-@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states and step count. [default: neither]")
+@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states and step to include. [default: none]")
 @click.option(
     "--reserve",
     metavar="SIZE",
     help="Memory reserved for context and fragmentation. [default: 1GiB, on the CPU 0]",
 )
 @click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
-@click.option("--accumulate", is_flag=True, help="Gradients are accumulated: they exist before the step.")
+@click.option("--accumulate", is_flag=True, help="Accumulate gradients: they are in memory before the step.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="Algorithm, as for solve.")
 @click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Time limit of each solve.")
 @click.option("--max-batch", type=click.IntRange(min=1), metavar="N", help="Find the largest batch up to N.")
 @click.option("--max-overhead", metavar="SHARE", help="Largest overhead of recomputation: 0.1 or 10%.")
-@click.option("-o", "--output", metavar="FILE", help="Where to write the plan (.gz too).")
+@click.option("-o", "--output", metavar="FILE", help="Write the plan (.gz too).")
 @common.verbosity_options
 @click.pass_obj
 def torch(session: Session, /, **given: Any) -> int:
@@ -112,11 +112,11 @@ def torch(session: Session, /, **given: Any) -> int:
     if asked.output is not None:
         common.check_writable("--output", asked.output)
     if asked.measure and asked.costs is not None:
-        raise click.UsageError("--measure and --costs both say what operators take; give one")
+        raise click.UsageError("--measure and --costs exclude each other; give one")
     import remat.torch
     from remat.report.text.summary import table
 
-    remat.torch.read_optimizer(asked.optimizer)  # or say what is wrong with it, before anything runs
+    remat.torch.read_optimizer(asked.optimizer)  # reject a wrong name before user code runs
     made = remat.torch.Choices(
         budget=asked.budget,
         algorithm=asked.algorithm,

@@ -1,4 +1,4 @@
-"""`remat fit CONFIG`: the memory of a training step of a model, from its configuration alone."""
+"""`remat fit CONFIG`: the memory of a model's training step, computed from its configuration."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ sequence, without recomputation and with every block recomputed.
   remat fit llama-3-8b --budget 24GB --sequence 8192 --lora rank=16 --loss-chunks 16
   remat fit llama-3-70b --device H100 --data 64 --zero 3
 
-Exit code 0: it fits. 3: parameters, gradients and states alone do not fit. 4: it does not fit with every block
-recomputed; remat generate chain --config, and remat solve, look at all schedules."""
+Exit code 0: it fits. 3: parameters, gradients and states alone do not fit. 4: it does not fit even if every block is
+recomputed; remat generate chain --config and remat solve search all schedules."""
 
 LEAST_BYTES = 10**6
-"""A budget below is no memory of a device: its unit is missing."""
+"""A smaller budget is not plausible as a device's memory: its unit is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,11 @@ def _positive(most: int = 2**40) -> click.IntRange:
 @click.option("--dtype", type=click.Choice(("bf16", "fp16", "fp32")), default="bf16", show_default=True)
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Tiled attention, without stored scores.")
 @click.option(
-    "--optimizer", metavar=f"{SPELLED}|none", default="adam", show_default=True, help="Optimizer, and how it steps."
+    "--optimizer",
+    metavar=f"{SPELLED}|none",
+    default="adam",
+    show_default=True,
+    help="Optimizer, optionally with its implementation.",
 )
 @click.option(
     "--precision",
@@ -86,13 +90,18 @@ def _positive(most: int = 2**40) -> click.IntRange:
 @click.option(
     "--step",
     type=click.Choice(IMPLEMENTATIONS),
-    help="How the optimizer steps, as after its name. [default: PyTorch's on the device]",
+    help="Implementation of the optimizer's step. [default: PyTorch's for the device]",
 )
 @click.option(
-    "--loss-chunks", type=_positive(2**20), metavar="N", default=1, show_default=True, help="Parts of the loss."
+    "--loss-chunks",
+    type=_positive(2**20),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Number of chunks in which the loss is computed.",
 )
 @click.option(
-    "--lora", metavar="rank=N[,TARGET]", default="", help="Train adapters beside all matrices, or the targets."
+    "--lora", metavar="rank=N[,TARGET]", default="", help="Train adapters of rank N for all matrices, or for TARGET."
 )
 @click.option("--frozen", metavar="PATTERN", multiple=True, help="Parameters that are not trained, as in 'layers.0.*'.")
 @click.option(
@@ -103,7 +112,7 @@ def _positive(most: int = 2**40) -> click.IntRange:
     help="Storage of frozen matrices.",
 )
 @click.option("--data", type=_positive(2**20), metavar="N", default=1, show_default=True, help="Data-parallel ranks.")
-@click.option("--zero", type=click.IntRange(0, 3), metavar="N", default=0, show_default=True, help="Stage of ZeRO.")
+@click.option("--zero", type=click.IntRange(0, 3), metavar="N", default=0, show_default=True, help="ZeRO stage.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj
@@ -150,7 +159,7 @@ def command(session: Session, /, **given: Any) -> int:
 
 
 def _with_step(asked: _Asked) -> _Asked:
-    """Return the options with the implementation that follows the name of the optimizer as the step."""
+    """Return the options with the implementation split off the optimizer's name."""
     from remat.errors import OptionError
     from remat.generate.optimizers import read_name
 
@@ -161,7 +170,9 @@ def _with_step(asked: _Asked) -> _Asked:
         read_name("-".join(filter(None, (named.family, asked.step or named.implementation))))
         return replace(asked, optimizer=named.family, step=asked.step or named.implementation or None)
     if named.implementation != asked.step:
-        raise OptionError(f"{asked.step!r} is not how {asked.optimizer} steps; give one of both", argument="step")
+        raise OptionError(
+            f"{asked.step!r} contradicts --optimizer {asked.optimizer}; give the implementation once", argument="step"
+        )
     return replace(asked, optimizer=named.family)
 
 
@@ -170,7 +181,7 @@ def _training(asked: _Asked) -> Training:
     from remat.generate.optimizers import read_name
 
     if asked.step and asked.optimizer != "none":
-        read_name(f"{asked.optimizer}-{asked.step}")  # or say that there is none
+        read_name(f"{asked.optimizer}-{asked.step}")  # reject an optimizer without this implementation
     return Training(
         optimizer=asked.optimizer,
         precision=asked.precision,
@@ -195,16 +206,16 @@ REMEDIES: tuple[dict[str, Any], ...] = (
     {"lora": "rank=16", "loss_chunks": 16},
     {"lora": "rank=16", "quantize": "nf4", "loss_chunks": 16},
 )
-"""Changes of the options that are tried where a step does not fit, from small to large."""
+"""Changes of the options to try if a step does not fit, from small to large."""
 
 MOST_REMEDIES = 4
 
 
 def _remedies(asked: _Asked, available: int) -> Iterator[tuple[str, Estimate]]:
-    """Yield the first changes with which the step fits, as options, with what it then needs.
+    """Yield the first changes of options with which the step fits, each with the memory that it then needs.
 
-    Of the changes that share out states, only the fewest ranks are named. A change that contains one that fits is left
-    out.
+    Among changes of the number of ranks, only the smallest number is named. A change is left out if a part of it is
+    enough.
     """
     from remat.generate.models.memory import estimate
 
@@ -263,5 +274,5 @@ def _sizes(asked: _Asked) -> tuple[int, int]:
             raise OptionError(str(error), argument=name) from None
     budget, reserve = found
     if budget is None or reserve is None:
-        raise OptionError(f"the table has no memory of {asked.device}; give it", argument="budget")
+        raise OptionError(f"the table has no memory size for {asked.device}; give one", argument="budget")
     return budget, reserve

@@ -1,4 +1,4 @@
-"""`remat generate`: instances of a family; the options come from the catalogue `remat.generate.FAMILIES`."""
+"""`remat generate`: make an instance of a family; the options come from the catalogue `remat.generate.FAMILIES`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ HELP = """Make an instance: random, synthetic, or of a real architecture.
   remat generate chain --config config.json --batch 8 --sequence 4096 --device H100 -o net.json
   remat generate tree --family random --nodes 1000 --seed 7 | remat solve -
 
-The same command makes the same instance again, on every platform; it is recorded in the instance's `source`."""
+The same command makes the same instance on every platform. The instance records it in `source`."""
 
 
 CONFIGURED = "model"
-"""The family that --config stands for."""
+"""The family that --config selects."""
 
 _METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT", "rate": "RATE"}
 
@@ -45,7 +45,7 @@ def _size(text: str) -> int:
 
 
 def _number(text: str) -> int | float:
-    """Read a number; whole ones (``1e6`` is one) stay exact."""
+    """Read a number; whole numbers, including ``1e6``, are exact."""
     try:
         exact = Decimal(text)
     except InvalidOperation:
@@ -57,7 +57,7 @@ def _number(text: str) -> int | float:
 
 
 def _rate(text: str) -> int | float:
-    """Read bytes/s, such as ``12GB/s``; a bare number is in bytes/s, and few of them are a slip."""
+    """Read a bandwidth such as ``12GB/s``; a bare number is in bytes/s, and a small one is refused as a mistake."""
     if not text.strip()[-1:].isalpha():
         value = _number(text)
         if isinstance(value, int) and 0 < value < LEAST_RATE:
@@ -66,13 +66,13 @@ def _rate(text: str) -> int | float:
     try:
         found = parse_bandwidth(text if "/" in text else f"{text}/s")
     except ValueError:
-        raise click.BadParameter(f"{brief(text)} is not a bandwidth; write 12GB/s, say") from None
+        raise click.BadParameter(f"{brief(text)} is not a bandwidth such as 12GB/s") from None
     assert found is not None
     return found
 
 
 def _option(parameter: Parameter) -> click.Option:
-    """Turn a parameter of a family into an option; what is not given stays None, the family's default."""
+    """Turn a parameter of a family into an option; without it, the value is None and the family's default applies."""
     default = parameter.default
     if parameter.type == "bool":
         shown = None if default is None else "yes" if default else "no"
@@ -96,10 +96,10 @@ def _described(parameter: Parameter, default: str | None) -> str:
 
 
 class _KindCommand(click.Command):
-    """The command of one kind; once it knows the family it has the family's options, too."""
+    """The command of one kind; it adds the options of the family as soon as the family is known."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options that do not depend on the family, and those of the chosen one."""
+        """Return the general options and the options of the chosen family."""
         own = super().get_params(ctx)
         family = ctx.meta.get("remat.family")
         return [*own[:1], *[_option(p) for p in family.parameters], *own[1:]] if family is not None else own
@@ -178,7 +178,7 @@ def _kind_command(kind: str) -> click.Command:
     ) -> int:
         if output != common.STANDARD_STREAM:
             common.check_writable("--output", output)
-        chosen = find(kind, CONFIGURED if family is None else family)  # `parse_args` has seen one of both
+        chosen = find(kind, CONFIGURED if family is None else family)  # `parse_args` has found one of both
         given = {key: value for key, value in parameters.items() if value is not None}
         try:
             document = generate_rows(kind, chosen.name, name=name, **given)
@@ -196,7 +196,7 @@ for _kind in KINDS:
 
 
 def _naming_option(message: str, family: Family) -> str:
-    """Write the parameter that a message begins with as its option."""
+    """Replace the parameter at the beginning of a message by its option."""
     for parameter in family.parameters:
         rest = message.removeprefix(parameter.name)
         if rest[:1] in (" ", ":") and rest != message:
@@ -215,7 +215,7 @@ def _write(document: Mapping[str, Any], output: str) -> None:
 
 
 def _rendered(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON text: a line per key, and a line per entry of a list of objects."""
+    """Yield the JSON text with one line for each key and for each entry of a list of objects."""
     separator = "{\n"
     for key, value in document.items():
         yield f"{separator} {json.dumps(key)}: "

@@ -26,53 +26,58 @@ HELP = """Make an instance from a file of another format.
   remat import wfcommons workflow.json -o workflow.dag.json
   remat import chrome-trace trace.json
 
-A CSV of buffers (minimalloc) is no instance: remat layout FILE.csv reads it. A model's config.json becomes an instance
-with remat generate KIND --config FILE."""
+remat layout FILE.csv reads buffers of minimalloc. remat generate KIND --config FILE makes an instance from a model's
+config.json."""
 
 MATRIX_HELP = """Make the assembly tree of a sparse matrix: the task tree of its multifrontal factorisation.
 
-MTX is a Matrix Market file (.gz too). Its pattern is made symmetric, ordered, and its elimination tree is condensed to
-supernodes: a node with eta columns and a contribution block of order cb has f = cb^2 and m = (eta + cb)^2 - cb^2.
+MTX is a Matrix Market file (.gz too). remat makes its pattern symmetric, orders it, and merges its elimination tree
+into supernodes. A node with eta columns and a contribution block of order cb has f = cb^2 and m = (eta + cb)^2 - cb^2.
 The ordering rcm needs scipy: pip install 'remat[sparse]'."""
 
 PIPELINE_HELP = """Make a pipeline and its schedule from a CSV of torch.distributed.pipelining and stage times.
 
-CSV has a row a rank, and cells such as 0F0, 1B0, or 1I0 and 1W0 for a backward in halves (.gz too). The times are a
-JSON object: "stages", a list of objects, or one for all stages, with the times F and B, or F, I and W, and sizes as
-layers of an instance have them (output_size, saved_size, parameter_size, ...); "hop", bandwidth, latency and delay
-between any two devices; "units", as in an instance.
+CSV (.gz too) has one row for each rank, with cells such as 0F0 and 1B0, or 1I0 and 1W0 if a backward has two halves.
+The file of --times is a JSON object with these keys:
+
+\b
+  stages  a list of objects, or one object for all stages: the times F and B, or F, I and W, and
+          sizes as in layers of an instance (output_size, saved_size, parameter_size, ...)
+  hop     bandwidth, latency and delay between any two devices
+  units   as in an instance
 
 \b
   echo '{"stages": {"F": "1ms", "B": "2ms", "saved_size": "1GB"}, "hop": {"delay": "5us"}}' > times.json
   remat import pipeline-csv 1f1b.csv --times times.json -o pipeline.json --schedule 1f1b.json
   remat verify pipeline.json 1f1b.json
-  remat solve pipeline.json                 is there a better one?"""
+    remat solve pipeline.json                 search for a better schedule"""
 
 PARTITIONING_HELP = """Make a stream instance from a layer graph for accelerators and CPUs.
 
-JSON is a profile as the repository dnn-partitioning has them (.gz too): nodes with milliseconds on a CPU and on an
-accelerator, bytes, colour classes, edges with milliseconds. Accelerators lie around the memory of the CPUs; a transfer
-takes the time of its edge, once for each accelerator that the data leaves or enters, in which that computes nothing.
-Nodes of one colour class stay together: they read one input that lies in one memory, and has their bytes. The bandwidth
-is that of most edges, bytes by time.
+JSON (.gz too) is a profile in the format of the repository dnn-partitioning. Nodes have milliseconds on a CPU and on an
+accelerator, bytes and a colour class; edges have milliseconds. Every accelerator is connected to the memory of the
+CPUs. A transfer takes the time of its edge once for each accelerator that the data leaves or enters; this accelerator
+computes nothing meanwhile. Nodes of one colour class run on the same device, because they read a common input of their
+total size. The bandwidth is the most frequent ratio of bytes to time of the edges.
 
 \b
   remat import dnn-partitioning bert24_inference.json -o bert.json
   remat solve bert.json
   remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule plan.json"""
 
-PIPER_HELP = """Make a pipeline of a profile of layers, with execution variants for one device and for several.
+PIPER_HELP = """Make a pipeline from a profile of layers, with execution variants for one or several devices.
 
-JSON is a profile as the repository piper has them (.gz too): seconds a sample, bytes in flight and throughout, edges in
-bytes. A micro-batch is one sample. What a layer holds in flight is its output and what it saves.
+JSON (.gz too) is a profile in the format of the repository piper: seconds per sample, bytes per micro-batch in flight,
+permanent bytes, and edges in bytes. A micro-batch is one sample. The bytes in flight of a layer are its output and its
+saved values.
 
 \b
   remat import piper bert32a100.json.gz --devices 8 --memory 16GiB --micro-batches 32 -o bert32.json"""
 
 TORCH_HELP = """Make a task graph from the training step of a PyTorch module.
 
-FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
-args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
+FACTORY is a function in the Python module (or file.py) MODULE. It takes no arguments and returns (module, args) or
+(module, args, kwargs); the module returns the loss. remat calls the function, then captures the training step without
 executing it. Needs PyTorch: pip install 'remat[torch]'.
 
 \b
@@ -82,7 +87,7 @@ executing it. Needs PyTorch: pip install 'remat[torch]'.
 ORDERINGS = ("amd", "nd", "natural", "rcm")
 OPTIMIZER = f"{SPELLED}|FILE"
 TARGETS = ("cpu", "cuda")
-TARGET_HELP = "Device to plan for; it need not be here. [default: that of a roofline in --costs, or of the inputs]"
+TARGET_HELP = "Device to plan for; it may be absent. [default: that of a roofline in --costs, or of the inputs]"
 
 EXTRAS = {"torch": ("torch", "torch"), "jax": ("jax", "jax"), "onnx": ("onnx", "onnx")}
 """Commands that need a package: the package, and the extra that installs it."""
@@ -92,7 +97,7 @@ class _Import(click.Group):
     """A group whose help names the commands that need a missing package."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, each with what it needs and how to install it."""
+        """List the commands, each with the missing package and how to install it."""
         from importlib.util import find_spec
 
         rows = []
@@ -157,7 +162,7 @@ class _Matrix:
     "entry_bytes",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Bytes of an entry; without it sizes count entries.",
+    help="Bytes per entry. [default: sizes count entries]",
 )
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's, and the ordering].")
 @common.instance_output_option
@@ -190,7 +195,7 @@ def matrix(session: Session, /, **given: Any) -> int:
 @click.option(
     "--times", metavar="FILE", type=click.Path(), required=True, help="JSON file with the times of the stages."
 )
-@click.option("--schedule", metavar="FILE", help="Where to write the schedule, remat.schedule/2 with orders.")
+@click.option("--schedule", metavar="FILE", help="Write the schedule, remat.schedule/2 with orders.")
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
 @common.instance_output_option
 @common.verbosity_options
@@ -225,8 +230,10 @@ def pipeline_csv(
     show_default=True,
     help="Number of samples to simulate.",
 )
-@click.option("--split", metavar="FILE", type=click.Path(), help="Which nodes each accelerator and CPU runs.")
-@click.option("--schedule", metavar="FILE", help="Where to write the split, as a schedule.")
+@click.option(
+    "--split", metavar="FILE", type=click.Path(), help="JSON file with the nodes that each accelerator and CPU runs."
+)
+@click.option("--schedule", metavar="FILE", help="Write the split as a schedule.")
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
 @common.instance_output_option
 @common.verbosity_options
@@ -332,7 +339,7 @@ def torch(
     from remat.instance import instance_document
     from remat.torch import capture_factory, measure, read_optimizer, target_of
 
-    read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
+    read_optimizer(optimizer)  # reject a wrong name before user code runs
     with common.user_code(session):
         captured = capture_factory(factory, target_of(target, costs))
         known = measure(captured) if costs == "measure" else costs

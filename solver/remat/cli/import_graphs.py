@@ -12,9 +12,9 @@ from remat.cli.io_session import ExitCode, Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-ATTRIBUTES = """Each node is a task with a `time`, and writes one value of a `size`, which its successors read. An edge
-with a `size` of its own is a value by itself. `workspace` of a node is extra memory while it runs. Sizes may have a
-suffix."""
+ATTRIBUTES = """Each node is a task with a `time`. It writes one value with the `size` of the node, which its successors
+read. An edge with a `size` is a separate value. The `workspace` of a node is extra memory while it runs. Sizes may have
+a suffix."""
 
 GRAPHML_HELP = f"""Make a task graph of a GraphML file.
 
@@ -34,7 +34,7 @@ DOT_HELP = f"""Make a task graph of a DOT file of Graphviz.
 
 WFCOMMONS_HELP = """Make a task graph of a workflow of WfCommons (WfFormat 1.5 and 1.6).
 
-Tasks have the runtimes of the workflow's run, files are values. The memory of the instance is the storage of files.
+Tasks have the runtimes of the workflow's run; values are its files. The instance's memory is the storage of the files.
 
 \b
   remat import wfcommons workflow.json -o workflow.dag.json
@@ -42,7 +42,7 @@ Tasks have the runtimes of the workflow's run, files are values. The memory of t
 
 DASK_HELP = """Make a task graph of a dask graph.
 
-JSON is what remat.bridges.dask.document(collection) returns: keys, sizes, times and dependencies, no code.
+JSON is the result of remat.bridges.dask.document(collection): keys, sizes, times and dependencies, no code.
 remat.bridges.dask.order(collection) returns priorities for dask's scheduler.
 
 \b
@@ -51,16 +51,16 @@ remat.bridges.dask.order(collection) returns priorities for dask's scheduler.
 
 TREE_HELP = """Make a task graph of a contraction tree of cotengra or opt_einsum.
 
-JSON has inputs (lists of indices), output, sizes of indices, and path or ssa_path;
-remat.bridges.contraction_tree.document(tree) writes it.
+JSON has inputs (lists of indices), output, sizes of indices, and path or ssa_path.
+remat.bridges.contraction_tree.document(tree) returns it.
 
 \b
   remat import contraction-tree tree.json -o tree.dag.json
   remat solve tree.dag.json --budget 2000000"""
 
-ROTOR_HELP = """Make a chain of a chain of rotor.
+ROTOR_HELP = """Make a chain instance from a chain of rotor.
 
-TXT is what print(chain) writes: a list of times and sizes for each stage.
+TXT is the output of rotor's print(chain): a list of times and sizes for each stage.
 
 \b
   remat import rotor chain.txt -o chain.json"""
@@ -74,8 +74,14 @@ name_option = click.option("--name", metavar="TEXT", help="Name of the instance 
 def attribute_options(command: Decorated) -> Decorated:
     """Add the options of graphs with attributes."""
     options: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-        (("--default-size",), {"metavar": "SIZE", "help": "Size of values without one. [default: refuse them]"}),
-        (("--default-time",), {"metavar": "TIME", "help": "Time of nodes without one. [default: refuse them]"}),
+        (
+            ("--default-size",),
+            {"metavar": "SIZE", "help": "Size of values without the attribute. [default: refuse them]"},
+        ),
+        (
+            ("--default-time",),
+            {"metavar": "TIME", "help": "Time of nodes without the attribute. [default: refuse them]"},
+        ),
         (
             ("--time-unit",),
             {
@@ -85,9 +91,9 @@ def attribute_options(command: Decorated) -> Decorated:
                 "help": "Unit of bare times.",
             },
         ),
-        (("--workspace",), {"metavar": "ATTRIBUTE", "default": "workspace", "help": "Name of that attribute."}),
-        (("--size",), {"metavar": "ATTRIBUTE", "default": "size", "help": "Name of that attribute."}),
-        (("--time",), {"metavar": "ATTRIBUTE", "default": "time", "help": "Name of that attribute."}),
+        (("--workspace",), {"metavar": "ATTRIBUTE", "default": "workspace", "help": "Attribute of the workspace."}),
+        (("--size",), {"metavar": "ATTRIBUTE", "default": "size", "help": "Attribute of the size."}),
+        (("--time",), {"metavar": "ATTRIBUTE", "default": "time", "help": "Attribute of the time."}),
     )
     for names, more in options:
         command = click.option(*names, **more)(command)
@@ -126,7 +132,7 @@ def dot(session: Session, /, path: str, output: str, **given: Any) -> int:
 
 @click.command("wfcommons", help=WFCOMMONS_HELP)
 @click.argument("path", metavar="JSON", type=click.Path())
-@click.option("--memory", is_flag=True, help="The memory of a task's process counts as its workspace.")
+@click.option("--memory", is_flag=True, help="Count the memory of a task's process as its workspace.")
 @name_option
 @output_option
 @common.verbosity_options
@@ -140,7 +146,7 @@ def wfcommons(session: Session, /, path: str, memory: bool, name: str | None, ou
 
 @click.command("dask", help=DASK_HELP)
 @click.argument("path", metavar="JSON", type=click.Path())
-@click.option("--recompute", is_flag=True, help="Tasks may run more than once.")
+@click.option("--recompute", is_flag=True, help="Allow tasks to run more than once.")
 @name_option
 @output_option
 @common.verbosity_options
@@ -154,7 +160,7 @@ def dask(session: Session, /, path: str, recompute: bool, name: str | None, outp
 
 @click.command("contraction-tree", help=TREE_HELP)
 @click.argument("path", metavar="JSON", type=click.Path())
-@click.option("--bytes", "entry_bytes", type=click.IntRange(min=1), metavar="N", help="Bytes of an entry.")
+@click.option("--bytes", "entry_bytes", type=click.IntRange(min=1), metavar="N", help="Bytes per entry.")
 @name_option
 @output_option
 @common.verbosity_options
@@ -174,7 +180,7 @@ def contraction_tree(session: Session, /, path: str, entry_bytes: int | None, na
 @common.verbosity_options
 @click.pass_obj
 def rotor(session: Session, /, path: str, time_unit: str, name: str | None, output: str) -> int:
-    """Write the chain of rotor."""
+    """Write the chain instance of a chain of rotor."""
     from remat.bridges.rotor.importing import import_chain
 
     return finish(session, path, output, lambda: import_chain(path, name=name, time_unit=time_unit))

@@ -10,10 +10,10 @@ from remat.cli.io_session import Session
 
 HELP = """Make a task graph of the gradient step of a JAX function.
 
-FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (function, args) or
-(function, args, kwargs); function returns the loss, and the gradient is that of its first argument. It is your code,
-and it runs; the step itself is traced without executing it. Scans are unrolled, other loops are one task. Needs JAX:
-pip install 'remat[jax]'.
+FACTORY is a function in the Python module (or file.py) MODULE. It takes no arguments and returns (function, args) or
+(function, args, kwargs); function returns the loss, and the gradient is with respect to its first argument. remat calls
+the function, then traces the step without executing it. Scans are unrolled; each other loop is one task. Needs JAX: pip
+install 'remat[jax]'.
 
 \b
   remat import jax train:make --device H100 -o step.json
@@ -36,7 +36,7 @@ def command(session: Session, /, factory: str, device: str, name: str | None, ou
         with common.user_code(session):
             made = import_factory(factory, device=device, name=name)
         if made.opaque:
-            session.note(f"one task each: {', '.join(made.opaque)}")
+            session.note(f"imported as one task each: {', '.join(made.opaque)}")
         return made.document
 
     return finish(session, factory, output, make)

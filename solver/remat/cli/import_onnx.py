@@ -10,9 +10,9 @@ from remat.cli.io_session import Session
 
 HELP = """Make a task graph of an ONNX model.
 
-ONNX is a model; shapes are inferred, and named dimensions need a value. With --training, a loss and the backward of
-each operator follow. Tensors of unknown shape that nothing reads are listed and left out; others are refused. Needs
-onnx: pip install 'remat[onnx]'.
+ONNX is a model file. remat infers shapes; --dim gives named dimensions a value. --training adds a loss and the backward
+of each operator. Unused tensors of unknown shape are left out and listed; other tensors of unknown shape are refused.
+Needs onnx: pip install 'remat[onnx]'.
 
 \b
   remat import onnx model.onnx --dim batch=32 --device H100 -o model.json
@@ -22,7 +22,7 @@ onnx: pip install 'remat[onnx]'.
 @click.command("onnx", help=HELP)
 @click.argument("path", metavar="ONNX", type=click.Path())
 @click.option("--dim", "dimensions", metavar="NAME=N", multiple=True, help="Value of a named dimension.")
-@click.option("--training", is_flag=True, help="Add a loss and the backwards.")
+@click.option("--training", is_flag=True, help="Add a loss and the backward operators.")
 @click.option("--device", metavar="NAME", default="A100", show_default=True, help="Device of the shipped table.")
 @name_option
 @output_option
@@ -53,7 +53,7 @@ def command(
         made = import_model(path, dimensions=values, training=training, device=device, name=name)
         if made.unknown:
             many = len(made.unknown)
-            session.note(f"{many} tensors of unknown shape that nothing reads are left out: {listing(made.unknown)}")
+            session.note(f"{many} unused tensors of unknown shape are left out: {listing(made.unknown)}")
         session.remark(f"{made.flops / 1e9:.2f} GFLOP forward")
         return made.document
 

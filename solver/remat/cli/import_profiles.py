@@ -12,20 +12,20 @@ from remat.cli import common
 from remat.cli.import_graphs import finish, name_option, output_option
 from remat.cli.io_session import ExitCode, Session, writing
 
-TRACE_HELP = """Explain the peak of memory of a trace of the PyTorch profiler.
+TRACE_HELP = """Explain the memory peak in a trace of the PyTorch profiler.
 
-JSON is what profile.export_chrome_trace() writes, recorded with profile_memory=True (and record_shapes=True). The five
-lines say what held the peak, what could have been recomputed or offloaded meanwhile, and the peak without that.
+JSON is the output of profile.export_chrome_trace(), recorded with profile_memory=True (and record_shapes=True). The
+answer names the memory at the peak, the part that could be recomputed or offloaded, and the peak without that part.
 
 \b
   remat import chrome-trace trace.json.gz
   remat import chrome-trace trace.json --device cuda:0 --buffers buffers.csv
-  remat layout buffers.csv                    how small could an arena for these be?"""
+  remat layout buffers.csv                                        the smallest arena for these buffers"""
 
-SNAPSHOT_HELP = """Explain the peak of memory of a snapshot of PyTorch's allocator.
+SNAPSHOT_HELP = """Explain the memory peak in a snapshot of PyTorch's allocator.
 
-PICKLE is what torch.cuda.memory._dump_snapshot() writes after torch.cuda.memory._record_memory_history(). It is read
-without importing or calling anything.
+PICKLE is the output of torch.cuda.memory._dump_snapshot() after torch.cuda.memory._record_memory_history(). Reading it
+imports and executes no code.
 
 \b
   remat import memory-snapshot snapshot.pickle
@@ -33,7 +33,7 @@ without importing or calling anything.
 
 CHAKRA_HELP = """Make a task graph of a Chakra execution trace.
 
-JSON is what torch.profiler.ExecutionTraceObserver writes: operators, tensors with their storages. A trace without
+JSON is the output of torch.profiler.ExecutionTraceObserver: operators, and tensors with their storages. A trace without
 durations needs --default-time.
 
 \b
@@ -73,7 +73,7 @@ def _explaining(command: Any) -> Any:
 
 @click.command("chrome-trace", help=TRACE_HELP)
 @click.argument("path", metavar="JSON", type=click.Path())
-@click.option("--device", metavar="NAME", help="cpu, or cuda:0. [default: the one with the most bytes]")
+@click.option("--device", metavar="NAME", help="cpu or cuda:0. [default: the device with the most bytes]")
 @_explaining
 @common.verbosity_options
 @click.pass_obj
@@ -101,7 +101,7 @@ def memory_snapshot(session: Session, /, **given: Any) -> int:
 
 @click.command("chakra", help=CHAKRA_HELP)
 @click.argument("path", metavar="JSON", type=click.Path())
-@click.option("--device", metavar="NAME", help="Whose tensors count. [default: the device with the most bytes]")
+@click.option("--device", metavar="NAME", help="Device whose tensors count. [default: the device with the most bytes]")
 @click.option("--default-time", metavar="TIME", help="Time of operators without a duration. [default: refuse them]")
 @name_option
 @output_option
@@ -123,7 +123,7 @@ def chakra(
 
 
 def _explain(session: Session, asked: _Asked, read: Any) -> int:
-    """Print what a timeline says about its peak."""
+    """Print the explanation of a timeline's peak."""
     from remat.bridges.allocations.timeline import buffers, explain
     from remat.documents import write_text
     from remat.errors import InstanceError, OptionError, QuantityError

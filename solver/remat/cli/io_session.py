@@ -1,4 +1,4 @@
-"""What all commands share while one of them runs: exit codes, verbosity, and writing to the streams."""
+"""Exit codes, verbosity and output streams, shared by all commands."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class ExitCode(enum.IntEnum):
 
 
 class Session:
-    """How much one invocation says; a plain class, because importing dataclasses would show in `remat --help`.
+    """Verbosity of one invocation; a plain class, because importing dataclasses would slow down `remat --help`.
 
     Attributes
     ----------
     quiet : bool
         No progress, no remarks, no table.
     verbose : bool
-        Remarks on what is being done, and tracebacks of internal errors.
+        Remarks on the progress, and tracebacks of internal errors.
     arguments : sequence of str
-        What was asked, as it was typed.
+        Arguments of the command line.
     """
 
     def __init__(self, arguments: Sequence[str] = ()) -> None:
@@ -65,19 +65,19 @@ class Session:
         self.verbose = bool(os.environ.get("REMAT_DEBUG"))
 
     def remark(self, text: str) -> None:
-        """Say on standard error what is being done, if anybody wants to know."""
+        """Print a remark on the progress to standard error in verbose mode."""
         if self.verbose and not self.quiet:
             from remat.messages import printable
 
             click.echo(f"remat: {printable(text)}", err=True)
 
     def emit(self, text: str) -> None:
-        """Write text for people to standard output, unless nothing is to be said."""
+        """Write text to standard output, except in quiet mode."""
         if not self.quiet:
             emit(text)
 
     def note(self, text: str) -> None:
-        """Say on standard error what the answer leaves out, unless nothing is to be said."""
+        """Print a note on the answer to standard error, except in quiet mode."""
         if not self.quiet:
             from remat.messages import printable
 
@@ -91,7 +91,7 @@ def writing() -> Iterator[None]:
     Raises
     ------
     BrokenPipeError
-        The reader has gone; whoever called the command line wants no message then.
+        The reader has closed the pipe; the command line exits without a message.
     RematError
         Any other failure.
     """
@@ -121,7 +121,7 @@ def emit_lines(lines: Iterable[str]) -> None:
 
 
 def abandon(*streams: object) -> None:
-    """Send what is left in the buffers of broken streams nowhere, so that the interpreter's exit stays silent."""
+    """Discard the buffers of broken streams, so that the interpreter exits silently."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         try:

@@ -1,4 +1,4 @@
-"""`remat layout`: addresses for what a schedule keeps in a memory, or for the buffers of a CSV."""
+"""`remat layout`: find addresses for the values of a schedule in a memory, or for the buffers of a CSV."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ FOREIGN = "minimalloc-csv"
 FLAGS = {"algorithm": "allocator", "fixed": "fix", "reserved": "reserve"}
 """Arguments of the library whose options have other names here."""
 
-HELP = """Give buffers addresses, in an arena that is as small as possible, or that has a capacity.
+HELP = """Find addresses for buffers, in the smallest arena that can be found or within a capacity.
 
-SCHEDULE is a schedule of remat: each stay of a value, and each workspace, gets an address in one memory. Or it is a CSV
-of minimalloc (id,lower,upper,size; times are half-open). The verifier checks every layout.
+SCHEDULE is a schedule of remat, or a CSV of minimalloc (id,lower,upper,size; times are half-open). In a schedule, each
+residency of a value and each workspace gets an address in one memory. The verifier checks every layout.
 
 \b
   remat layout schedule.json --of net.json
   remat layout schedule.json --of net.json -o placed.json           the schedule with addresses
   remat layout schedule.json --of net.json --align 512 --format csv -o addresses.csv
   remat layout schedule.json --of net.json --format minimalloc-csv  the buffers, for other programs
-  remat layout schedule.json --of net.json --allocator caching      what PyTorch would reserve
+    remat layout schedule.json --of net.json --allocator caching      the memory that PyTorch would reserve
   remat layout buffers.csv --capacity 1MiB
 
-Exit code 0: a layout. 4: none was found, or it is proved that this schedule has none."""
+Exit code 0: a layout was found. 4: no layout was found, or it is proved that this schedule has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +62,17 @@ class _Given:
 
 @click.command("layout", help=HELP)
 @click.argument("schedule", type=click.Path())
-@click.option("--of", metavar="INSTANCE", help="The instance of the schedule; a shipped one is found.")
-@click.option("--memory", metavar="NAME", help="The memory; default: that of the first processor.")
-@click.option("--capacity", metavar="SIZE", help="Bytes of the arena; default: as few as possible.")
-@click.option("--align", metavar="SIZE", default="1", show_default=True, help="A power of two that divides addresses.")
-@click.option("--fix", metavar="VALUE=ADDRESS", multiple=True, help="Where a value must lie.")
+@click.option("--of", metavar="INSTANCE", help="Instance of the schedule. [default: found if shipped]")
+@click.option("--memory", metavar="NAME", help="Memory to lay out. [default: that of the first processor]")
+@click.option("--capacity", metavar="SIZE", help="Size of the arena. [default: as small as possible]")
+@click.option("--align", metavar="SIZE", default="1", show_default=True, help="Alignment of addresses, a power of two.")
+@click.option("--fix", metavar="VALUE=ADDRESS", multiple=True, help="Fixed address of a value.")
 @click.option(
-    "--reserve", metavar="FROM-TO", multiple=True, help="Addresses that nothing may use, rounded outwards to --align."
+    "--reserve", metavar="FROM-TO", multiple=True, help="Addresses to leave unused, rounded outwards to --align."
 )
-@click.option("--allocator", metavar="NAME", default="layout-auto", show_default=True, help="The algorithm.")
+@click.option(
+    "--allocator", metavar="NAME", default="layout-auto", show_default=True, help="Algorithm that finds the addresses."
+)
 @click.option("-O", "--option", metavar="KEY=VALUE", multiple=True, help="Option of the algorithm.")
 @click.option("--time-limit", metavar="TIME", help="Stop the search after this time.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
@@ -79,7 +81,7 @@ class _Given:
     "-o",
     "--output",
     metavar="FILE",
-    help="Write the schedule with addresses, or what --format names (.gz too); - is standard output.",
+    help="Write the schedule with addresses, or the output of --format (.gz too); - is standard output.",
 )
 @common.verbosity_options
 @click.pass_obj
@@ -124,7 +126,7 @@ def command(session: Session, /, **given: Any) -> int:
 
 
 def _without_search(asked: _Given) -> _Given:
-    """Return options with which the buffers are read, and no layout is searched for."""
+    """Return options that read the buffers without a search for a layout."""
     if asked.fix or asked.reserve or asked.capacity:
         name = "fix" if asked.fix else "reserve" if asked.reserve else "capacity"
         raise OptionError(f"--format {FOREIGN} writes buffers, without constraints on their addresses", argument=name)
@@ -208,7 +210,7 @@ def _source(asked: _Given) -> tuple[Any, Units]:
         if asked.output is not None and asked.format_ == "table":
             raise OptionError("a CSV has no schedule to write; give --format csv or json, too", argument="output")
         if asked.of is not None or asked.memory is not None:
-            raise OptionError("a CSV has neither instance nor memories", argument="of" if asked.of else "memory")
+            raise OptionError("a CSV has no instance and no memories", argument="of" if asked.of else "memory")
         name, text = read_text(asked.schedule, "table", LARGEST)
         try:
             table = read_table(text)

@@ -1,7 +1,7 @@
 """`remat solve --live`: progress of a long solve.
 
-The view shows the best makespan, the bound and the gap at the top. The latest better schedules and bounds follow. At
-the bottom is the memory over time of the best schedule so far, placed and measured like the final answer.
+The view shows the best makespan, the bound and the gap at the top. The latest better schedules and bounds follow. The
+bottom shows the memory over time of the best known schedule, placed and measured like the final answer.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from remat.schedule.steps import Steps
 
 LATEST = 8
-"""Better schedules and bounds that are listed."""
+"""Number of better schedules and bounds in the list."""
 
 MOST_STEPS = 200_000
-"""Steps of a schedule whose memory is drawn on the way."""
+"""The memory of schedules with more steps is not drawn during the solve."""
 
 SHARE = 0.02
-"""Share of the time that measuring may take: the solver waits for it meanwhile, or half so."""
+"""Largest share of the time for measuring, which delays the solver."""
 
 
 class LiveView:
@@ -108,7 +108,7 @@ class LiveView:
         peak = report.peaks[name].size
         of = "" if capacity is None else f" of {format_size(capacity, self._units)}"
         top = max(peak, capacity if capacity is not None and capacity < 4 * max(1, peak) else 0)
-        head = f"{printable(name)} of the best so far: peak {format_size(peak, self._units)}{of}"
+        head = f"{printable(name)} of the best schedule: peak {format_size(peak, self._units)}{of}"
         lines = profile_lines(report.profiles[name], float(report.makespan), top)
         return [head, *lines, f"0{format_time(report.makespan, self._units):>{COLUMNS - 1}}"]
 
@@ -145,7 +145,7 @@ class LiveView:
 
 @contextmanager
 def live(view: LiveView, console: Any) -> Iterator[Callable[[Progress], None]]:
-    """Show the view, four times a second, until the block ends; give its listener."""
+    """Show the view, refreshed four times a second, until the block ends; yield its listener."""
     from rich.live import Live
 
     with Live(view, console=console, refresh_per_second=4, transient=True, redirect_stdout=False):

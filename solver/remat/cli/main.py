@@ -1,4 +1,4 @@
-"""The entry point `remat`: finds the command, and turns every outcome into an exit code."""
+"""The entry point `remat`: find the command, run it, and return its exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMANDS = {
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
     "fit": ("remat.cli.fit", "Check whether a training step fits into memory, and plan it."),
     "completion": ("remat.cli.completion", "Complete names in the shell."),
-    "layout": ("remat.cli.layout", "Give what a schedule keeps in a memory addresses."),
+    "layout": ("remat.cli.layout", "Find addresses for the values of a schedule in a memory."),
     "export": ("remat.cli.export", "Write a schedule in the format of another program."),
 }
 
@@ -85,7 +85,7 @@ class CommandTable(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Refuse names that no command has, with the likeliest one."""
+        """Refuse unknown commands, and suggest the most similar one."""
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
             if name in RESERVED:
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_REMAT_COMPLETE" in os.environ:
         cli.main(prog_name="remat")  # writes completions, and exits
     if arguments is None:
-        # numpy brings threads for linear algebra, of which there is none here; to start them takes a fifth of all.
+        # remat uses no linear algebra of numpy, and starting numpy's threads takes a fifth of the startup time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # Modules, records and models are permanent: the garbage collector need not scan them repeatedly.
         gc.set_threshold(500_000, 10, 10)
@@ -159,14 +159,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stream.flush()
         if arguments is None:
             _ignore_interrupts()
-            gc.freeze()  # nor need the interpreter do so three times before it ends
+            gc.freeze()  # the interpreter's exit would scan them three times
         return code
     except BrokenPipeError:
         abandon(sys.stdout, sys.stderr)
         return ExitCode.BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
-        # One that came while source text was run (a dataclass that was made) would be remembered by the interpreter,
-        # which then ends by the signal, whatever the exit code; running another text makes it forget.
+        # The interpreter remembers an interrupt during `exec` (of a dataclass, for example) and would end by the signal
+        # instead of the exit code; another `exec` clears this state.
         exec("")
         if arguments is None:
             _leave_at_once_if_asked_again()
@@ -190,8 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
         return _internal(error, session)
-    except SystemExit as stop:  # of a plug-in, say: the exit code is for answers
-        return _internal(RuntimeError(f"something asked to end the program, with code {stop.code!r:.60}"), session)
+    except SystemExit as stop:  # exit codes are for answers; a plug-in, for example, must not set one
+        return _internal(RuntimeError(f"code other than remat tried to exit with code {stop.code!r:.60}"), session)
 
 
 AGAIN = "run it again with -v (or REMAT_DEBUG=1) for the traceback"
@@ -218,14 +218,14 @@ def _with_flag(error: OptionError) -> str:
 
 
 def _of_whom(error: AlgorithmError) -> str:
-    """Say to whom a fault is reported: that of a plug-in is a matter for its authors."""
+    """Return the text that names who can fix a bug: the authors of a plug-in, or remat."""
     if error.package in ("", "remat", "remat_algorithms"):
         return ": please report it"
     from remat.plugin.registry import distribution_of
 
     found = distribution_of(error.package)
     name = error.package if found is None else found.name
-    return f", which the package {name!r} brings, not remat: its authors can mend it"
+    return f" of the package {name!r}: please report it to its authors"
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:
@@ -238,7 +238,7 @@ def _run(arguments: Sequence[str], session: Session) -> int:
 
 
 def _width() -> int:
-    """Return the columns of help texts; click would import shutil, and with it three compressors, to ask."""
+    """Return the width of help texts; click would import shutil, and with it three compressors, to find it."""
     from remat.report.text.columns import terminal_columns
 
     return max(50, min(terminal_columns() or 80, 120) - 2)

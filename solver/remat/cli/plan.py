@@ -1,4 +1,4 @@
-"""`remat plan`: a training step on several devices, planned as a whole."""
+"""`remat plan`: plan a training step on several devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from remat.solving.questions.plan import Planned
 
 PLANNED = 0.6
-"""Share of the time limit for the plan, where the rest is for saying what more would buy."""
+"""Share of the time limit for the plan if --explain uses the rest."""
 
-HELP = """Plan a training step on several devices: stages, order, recomputation, how the batch is shared.
+HELP = """Plan a training step on several devices: stages, order, recomputation, and the split of the batch.
 
-INSTANCE is a pipeline, or a chain with parameters, which says nothing of micro-batches and links.
+INSTANCE is a pipeline or a chain with parameters. A chain needs --micro-batches and --link.
 
 \b
   remat plan net.json --devices 8 --budget 8GB
@@ -32,8 +32,8 @@ INSTANCE is a pipeline, or a chain with parameters, which says nothing of micro-
   remat plan net.json --devices 8 -b 16GiB --data 1,2,4 --zero 0,1   ranks that share the batch
   remat plan net.json --budget 16GiB --tensor 1,2                    devices that run stages together
   remat plan chain.json --devices 8 -b 16GiB --micro-batches 32 --link 25GB/s
-  remat plan net.json --devices 8 -b 8GB --explain                   what binds, and what more would buy
-  remat plan net.json --devices 8 -b 8GB --as megatron               as flags, and what these cannot say
+  remat plan net.json --devices 8 -b 8GB --explain                   limits, and the gain of more memory
+  remat plan net.json --devices 8 -b 8GB --as megatron               the plan as flags for another program
 
 --devices and --budget replace the cluster's number of devices and their memory. Exit codes are those of solve."""
 
@@ -83,7 +83,7 @@ class _Asked:
     help="Minimise the time per sample, or of a step.",
 )
 @click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="Option of pipe-plan.")
-@common.limit_options("Such as 30s or 5min, for all together.")
+@common.limit_options("Time limit for the whole command, for example 30s or 5min.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule.")
 @click.option("--output-instance", metavar="FILE", help="Write the pipeline instance of the schedule.")
@@ -143,7 +143,7 @@ def _warn_of_bare_budgets(
         return
     try:
         planned = pipeline_of(loaded, devices=asked.devices, micro_batches=asked.micro_batches, link=asked.link)
-    except OptionError:  # the plan says so
+    except OptionError:  # the plan reports it
         return
     common.warn_of_bare_budgets(session, budgets.items(), planned, None)
 

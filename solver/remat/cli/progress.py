@@ -19,15 +19,15 @@ Listener = Callable[["Progress"], None]
 
 @contextmanager
 def progress(session: Session, units: Units, what: str) -> Iterator[Listener | None]:
-    """Show what a running solver reports; give its listener, or None where nobody is watching.
+    """Show the reports of a running solver; yield its listener, or None if progress is not shown.
 
     Parameters
     ----------
     session : Session
     units : Units
-        Of the reported makespans and bounds.
+        Units of the reported makespans and bounds.
     what : str
-        What is being done, such as ``solving resnet50``.
+        Description of the work, for example ``solving resnet50``.
     """
     if session.quiet:
         yield None

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
 
-Of a schedule: its figures, memory over time, and what is largest at the peak. It needs the instance, too (--of), unless
-that is a shipped one.
+For a schedule, print its figures, its memory over time, and the largest values at the peak. --of names its instance,
+unless the instance is shipped.
 
 \b
   remat show example:resnet50
-  remat show net.json --budget 8GB         does it fit, can it fit at all?
-  remat show schedule.json --of net.json   what fills the memory, and when?
-  remat show schedule.json --plot plan.html              a page to look into
+  remat show net.json --budget 8GB                  does it fit? can any schedule fit?
+  remat show schedule.json --of net.json      which values fill the memory, and when?
+  remat show schedule.json --plot plan.html                            an interactive page
   remat show schedule.json --plot values.svg --view values
   remat show --examples                    the shipped instances
   remat show --schema                      the JSON Schema of instances"""
@@ -57,7 +57,7 @@ class _Given:
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
-    """Print one of the three."""
+    """Print the facts, the list of shipped instances or the schema."""
     asked = _Given(**given)
     if (asked.instance is not None) + asked.examples + asked.schema != 1:
         raise click.UsageError("name an INSTANCE or a schedule, or give one of --examples and --schema")
@@ -79,9 +79,9 @@ def command(session: Session, /, **given: Any) -> int:
         _print_schedule(session, examined, asked.format_)
     elif asked.instance is not None:
         if asked.plot is not None or asked.view is not None:
-            raise OptionError("of instances there are no pictures; name a schedule", argument="plot")
+            raise OptionError("an instance has no pictures; name a schedule", argument="plot")
         if asked.of is not None:
-            raise OptionError(f"{asked.instance!r} is no schedule", argument="of")
+            raise OptionError(f"{asked.instance!r} is not a schedule", argument="of")
         _print_facts(session, asked.instance, asked.budget, asked.machine, asked.format_)
     return ExitCode.OK
 
@@ -97,7 +97,7 @@ def _print_examples(session: Session, format_: str) -> None:
 
 
 def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
-    """Read the document if it is a schedule; None if it is anything else, or does not even begin as one."""
+    """Read the document if it is a schedule, otherwise return None."""
     from remat.errors import InstanceError
     from remat.schedule.document import SCHEMAS
     from remat.schedule.reading import read_schedule
@@ -106,7 +106,7 @@ def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
         return None
     says_so = False
     try:
-        # A schedule says so at its beginning; whole documents are not read twice for nothing.
+        # The beginning shows whether a document is a schedule, so that other documents are not read twice.
         says_so = any(_begins_as(path, schema) for schema in SCHEMAS)
         if of is None and not says_so:
             return None
@@ -161,10 +161,10 @@ def _plot(examined: Examined, path: str | None, view: str | None) -> None:
 
 
 def _print_answer(session: Session, document: dict[str, Any], asked: _Given) -> None:
-    """Print what the file of an infeasible or unknown answer states."""
+    """Print the contents of the file of an infeasible or unknown answer."""
     units = None if asked.of is None else common.load_instance(asked.of).units.build()
     if asked.format_ == "json":
-        emit(json.dumps(document, indent=2, ensure_ascii=False, default=float))  # decimals, as they are read
+        emit(json.dumps(document, indent=2, ensure_ascii=False, default=float))  # the reader returns decimals
     else:
         from remat.report.text.stated_answer import stated_answer
 

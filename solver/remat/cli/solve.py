@@ -1,4 +1,4 @@
-"""`remat solve`: find a schedule within the budget, verify it, show it, write it."""
+"""`remat solve`: find a schedule within the budget, verify it, print it, and write it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Outputs:
     overwrite: bool
 
     def check(self, instance: str, machine: str | None) -> None:
-        """Refuse what cannot be written, while nothing has been computed yet."""
+        """Refuse outputs that cannot be written, before the solve starts."""
         inputs = {"INSTANCE": instance, "--machine": machine}
         outputs = {
             "--output": self.schedule,
@@ -166,7 +166,7 @@ def command(session: Session, /, **given: Any) -> int:
     outputs.check(asked.instance, asked.machine)
     chosen = common.split_assignments("--option", asked.options)
     if outputs.instance is not None and "scale" not in chosen:
-        raise OptionError("only with --option scale=batch is the instance another one", argument="output_instance")
+        raise OptionError("only --option scale=batch changes the instance", argument="output_instance")
     capacities = common.split_budgets(asked.budget)
 
     from remat.solving.problem_setup import make_problem
@@ -215,7 +215,7 @@ def command(session: Session, /, **given: Any) -> int:
 def _listening(
     session: Session, asked: _Given, loaded: Instance, budget: Any, model: MachineModel | None
 ) -> Iterator[Any]:
-    """Show the solver's progress: live if requested and visible on a terminal, else as other commands do."""
+    """Show the solver's progress, live if requested and standard error is a terminal."""
     import sys
 
     units, what = loaded.units.build(), f"solving {loaded.name or asked.instance}"
@@ -224,7 +224,7 @@ def _listening(
             yield listener
         return
     if sys.stderr is None or not sys.stderr.isatty():
-        session.note("--live needs a terminal; here each better schedule and bound is a line")
+        session.note("--live needs a terminal; each better schedule and bound is printed as a line instead")
         session.verbose = True
         with progress(session, units, what) as listener:
             yield listener
@@ -252,7 +252,7 @@ class _Question:
     options : mapping
         Options of the algorithm.
     as_options : frozenset of str
-        Arguments that were given as -O, which errors have to name so.
+        Arguments that were given with -O; errors name them as options.
     """
 
     ask: Callable[..., Result]
@@ -261,7 +261,7 @@ class _Question:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Let errors name the options that were given."""
+        """Raise errors that name the options as they were given."""
         try:
             yield
         except OptionError as error:
@@ -285,7 +285,7 @@ def _question(
     given = {name: value for name, value in flags.items() if value is not None}
     for name in given:
         if name in options:
-            raise OptionError(f"given as --option {name}, too", argument=name)
+            raise OptionError(f"also given as --option {name}; give it once", argument=name)
     asked = QUESTIONS & options.keys()
     asked -= own() if asked else set()
     arguments = given | {name: options[name] for name in asked}
@@ -293,15 +293,17 @@ def _question(
     if not arguments:
         return _Question(remat.solve, left, asked)
     if warm_start:
-        raise OptionError("a question is many solves, and has no start", argument="warm_start")
+        raise OptionError("a question runs many solves and takes no warm start", argument="warm_start")
     if layout:
-        raise OptionError("a question is many solves, and none of them is laid out", argument="layout")
+        raise OptionError("a question runs many solves and takes no layout", argument="layout")
     if "scale" in arguments:
         if (scale := arguments.pop("scale")) != "batch":
-            raise OptionError(f"{scale!r:.60} is nothing to scale by; write scale=batch", option="scale")
+            raise OptionError(f"cannot scale by {scale!r:.60}; write scale=batch", option="scale")
         return _Question(partial(remat.largest_batch, **arguments), left, asked)  # type: ignore[arg-type]
     if "batch" in arguments:
-        raise OptionError("it says at which batch the instance was measured; add --option scale=batch", option="batch")
+        raise OptionError(
+            "the batch size of the instance is used only with --option scale=batch; add it", option="batch"
+        )
     return _Question(partial(remat.least_budget, **arguments), left, asked)  # type: ignore[arg-type]
 
 
@@ -315,7 +317,7 @@ def _own_options(problem: Problem, algorithm: str) -> set[str]:
 
 def _check_kind(instance: Instance, format_: str) -> None:
     if format_ == "actions" and not instance.is_chain:
-        raise OptionError(f"--format actions: only chains and adjoints have them, not a {instance.kind}")
+        raise OptionError(f"--format actions: only chains and adjoints have actions, not a {instance.kind}")
 
 
 def _write(result: Result, outputs: _Outputs, session: Session) -> None:
@@ -324,8 +326,8 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
             result.save(outputs.schedule)
     elif outputs.schedule is not None:
         if result.report is None and not outputs.overwrite and common.holds_schedule(outputs.schedule):
-            kept = f"{outputs.schedule!r} keeps the schedule that it has"
-            click.echo(f"Warning: {kept}: this answer has none (--overwrite replaces it)", err=True)
+            kept = f"{outputs.schedule!r} still holds its previous schedule"
+            click.echo(f"Warning: {kept}, because this answer has none (--overwrite replaces it)", err=True)
         else:
             result.save(outputs.schedule)
     if outputs.instance is not None and result.answer is not None and result.answer.instance is not None:
@@ -334,7 +336,7 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
         save_instance(result.answer.instance, outputs.instance)
     if result.report is None:
         if (outputs.plot or outputs.trace) and not session.quiet:
-            click.echo("Warning: there is no schedule to plot or to trace", err=True)
+            click.echo("Warning: no schedule to plot or trace", err=True)
     else:
         if outputs.plot is not None:
             from remat.report.plot.schedule import plot

@@ -1,4 +1,4 @@
-"""`remat sweep`: time-memory curves."""
+"""`remat sweep`: compute time-memory curves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remat.messages import brief
 if TYPE_CHECKING:
     from remat.solving.questions.curves import Sweep
 
-HELP = """Compute time-memory curves: what time for which budget, down to the least one that is feasible.
+HELP = """Compute time-memory curves: the makespan for each budget, down to the minimum budget.
 
 INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a shipped one.
 
@@ -27,11 +27,11 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat sweep net.json --points 50 -o sweep.json --format csv
   remat sweep net.json -a rotor,fixed -O rotor.gap=1% -O checkpoints=0,4
 
-Without --budget the budgets lie between the least feasible one and the peak of the schedule without a budget; an
-algorithm that answers many budgets at once gives every breakpoint of its curve. Every point is verified. Ctrl-C ends
-with the points so far.
+Without --budget, the budgets lie between the minimum budget and the peak of the schedule without a budget. Algorithms
+that answer many budgets at once give every breakpoint of their curves. Every point is verified. After Ctrl-C, the
+command prints the points that are finished.
 
-Exit code 0: there is a schedule. 3: every budget is proved infeasible. 4: nothing found."""
+Exit code 0: there is a schedule. 3: every budget is proved infeasible. 4: no schedule was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +73,12 @@ class _Given:
     multiple=True,
     help="Budgets of the working memory (adjoint: the fastest storage level): sizes, or shares such as 80%.",
 )
-@click.option("--points", type=click.IntRange(2, 100_000), help="Number of budgets.  [default: 20, or all]")
+@click.option(
+    "--points", type=click.IntRange(2, 100_000), help="Number of budgets.  [default: 20, or every breakpoint]"
+)
 @common.machine_option
 @click.option("-O", "--option", "options", metavar="[NAME.]KEY=VALUE", multiple=True, help="Option of the algorithms.")
-@common.limit_options("For each curve, such as 30s or 5min.")
+@common.limit_options("Time limit of each curve, for example 30s or 5min.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the sweep as JSON; - is standard output.")
@@ -128,7 +130,7 @@ def _split(option: str, given: tuple[str, ...]) -> list[str]:
 
 
 def _check_outputs(instance: str, machine: str | None, output: str | None, plot: str | None, format_: str) -> None:
-    """Refuse what cannot be written, while nothing has been computed yet."""
+    """Refuse outputs that cannot be written, before the sweep starts."""
     inputs = {"INSTANCE": instance, "--machine": machine}
     common.one_standard_input(inputs)
     common.check_distinct(inputs | {"--output": output, "--plot": plot})
@@ -160,7 +162,7 @@ def _write(found: Sweep, output: str | None, plot: str | None, session: Session)
 
             plot_sweep(found, plot)
         elif not session.quiet:
-            click.echo("Warning: there is no schedule, and so no curve to plot", err=True)
+            click.echo("Warning: no schedule was found, so there is no curve to plot", err=True)
 
 
 def _print(found: Sweep, output: str | None, format_: str, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""`remat verify`: judge a schedule against its instance."""
+"""`remat verify`: check that a schedule is valid for its instance."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from remat.verifier import Report
 
 MOST_LINKS = 8
-"""Links that are listed one by one whatever they do."""
+"""Up to this number, all links are listed; beyond it, only links that transfer data."""
 
 MOST_SHOWN = 20
-"""Violations in the table; the JSON document has all that the verifier names."""
+"""Number of violations in the table; the JSON document has all that the verifier reports."""
 
 HELP = """Check that a schedule is valid for its instance.
 
 SCHEDULE is a JSON file (.gz too) of remat.schedule/1, or - for standard input. Steps without start times are placed
-first. It is judged on its own machine (differences from the instance's are remarked), or on that of --machine. If it
-names the instance that it was made for, that must be this one, unless --any-instance is given.
+first. The machine is that of --machine, or of the schedule; a note reports differences from the instance's machine. A
+schedule that names another instance is refused, unless --any-instance is given.
 
-Of a pipeline it may be a CSV of torch.distributed.pipelining, too: a row a device, the layers cut in even parts. Sends
-and receives in it block both ends, in the order in which they stand.
+For a pipeline, SCHEDULE may be a CSV of torch.distributed.pipelining: one row for each device, with the layers split
+evenly. Its sends and receives block both devices, in the order of the cells.
 
 \b
   remat verify net.json schedule.json
   remat solve net.json -b 8GB -qo - | remat verify net.json -
   remat verify pipeline.json schedule.csv
 
-Exit code 0: every rule holds. 6: some do not."""
+Exit code 0: the schedule is valid. 6: it breaks rules."""
 
 
 @click.command("verify", help=HELP)
@@ -85,7 +85,7 @@ def command(
 
 
 def _is_instance(path: str) -> bool:
-    """Whether an instance lies there, or can be read from there."""
+    """Whether an instance can be read from a path."""
     try:
         common.load_instance(path)
     except RematError:
@@ -94,7 +94,7 @@ def _is_instance(path: str) -> bool:
 
 
 def _step_name(examined: Examined, index: int | None) -> str:
-    """Name a step as programs read it: the task that it runs, or the value that it moves."""
+    """Name a step for programs: the task that it runs, or the value that it moves."""
     from remat.schedule.document import Copy, Run, StepView
 
     if index is None:
@@ -106,7 +106,7 @@ def _step_name(examined: Examined, index: int | None) -> str:
 
 
 def _shown_step(examined: Examined, index: int | None) -> str:
-    """Name a step as people see it."""
+    """Name a step for people."""
     from remat.report.text.readable_names import shown_step
 
     shown = shown_step(examined.graph, examined.machine, examined.steps, index, short=True)

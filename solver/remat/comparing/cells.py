@@ -12,7 +12,7 @@ from remat.units import LARGEST_TOTAL, Number
 
 
 class Outcome(enum.StrEnum):
-    """How a job ended. The first four are the statuses of a solve; the others explain why there is none."""
+    """The outcome of a job. The first four are the statuses of a solve; the others explain a missing answer."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

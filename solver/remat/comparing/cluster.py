@@ -160,7 +160,7 @@ class ClusterExecutor:
             for future in completed:
                 yield futures[future], _reply_of(future)
         finally:
-            with suppress(Exception):  # without a scheduler, nothing remains to be stopped
+            with suppress(Exception):  # the scheduler is already gone
                 self._client.cancel(list(futures))
 
     def __enter__(self) -> ClusterExecutor:
@@ -207,7 +207,7 @@ def _content(source: str) -> bytes:
 def _reply_of(future: Any) -> dict[str, Any]:
     """Return the answer of a job; a job that terminated dask workers also has an answer."""
     if future.cancelled():
-        raise RematError("the dask scheduler was lost, or somebody cancelled the jobs; -o lets the same command go on")
+        raise RematError("the dask scheduler was lost or the jobs were cancelled; with -o the same command resumes")
     error = future.exception()
     if error is None:
         reply: dict[str, Any] = future.result()

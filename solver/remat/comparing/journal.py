@@ -70,7 +70,7 @@ class Journal:
             raise RematError(f"cannot open journal {str(self.path)!r}: {error.strerror or error}") from None
         self._synced = time.monotonic()
         try:
-            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a pipe never ends, and neither does /dev/zero
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # pipes and /dev/zero never end
                 raise self._foreign()
             self._lock()
             self._read()
@@ -115,7 +115,7 @@ class Journal:
             self._truncate(whole)
 
     def _foreign(self) -> RematError:
-        return RematError(f"{str(self.path)!r} is no journal of remat ({SCHEMA}); give another folder with -o")
+        return RematError(f"{str(self.path)!r} is not a journal of remat ({SCHEMA}); give another folder with -o")
 
     def _take(self, line: bytes, *, unsigned: bool) -> None:
         document = _parsed(line)
@@ -167,8 +167,8 @@ class Journal:
 
     def _unwritable(self, error: OSError) -> RematError:
         return RematError(
-            f"cannot write journal {str(self.path)!r}: {error.strerror or error}; what it has stays good, and the same "
-            "command goes on from there"
+            f"cannot write journal {str(self.path)!r}: {error.strerror or error}; its entries are intact, and the same "
+            "command resumes from them"
         )
 
     def close(self) -> None:

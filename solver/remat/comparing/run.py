@@ -178,7 +178,7 @@ def _request(
     chosen = _checked(names, options or {})
     for share in fractions:
         if not 0 < share <= 1e6:
-            raise OptionError(f"{share!r} is no share above 0; write .5 or 50%", argument="budget_fractions")
+            raise OptionError(f"{share!r} is not a share above 0; write .5 or 50%", argument="budget_fractions")
     for seed in seeds:
         if type(seed) is not int or seed < 0:
             raise OptionError(f"expected whole numbers >= 0, not {seed!r:.60}", argument="seeds")
@@ -378,7 +378,7 @@ class _Run:
                 cells[index] = Cell(job=entry, answer=answers[entry.key])
         notes = []
         if self._journal is not None and self._journal.damaged:
-            notes.append(f"{self._journal.damaged} damaged lines of the journal were skipped; their jobs ran again")
+            notes.append(f"{self._journal.damaged} damaged lines of the journal were skipped; their jobs were repeated")
         if self._kept.trouble:
             notes.append(self._kept.trouble)
         return Comparison(tuple(cells.values()), interrupted=self._interrupted, notes=tuple(notes))

@@ -119,7 +119,7 @@ def _answer_of(result: Result, instance: Instance, seconds: float) -> Answer:
     from remat.solving.conclusion import OWN_SOURCES
 
     least = result.least_budget
-    # Budgets of a comparison apply to one memory; none provides what another memory needs.
+    # Budgets of a comparison apply to one memory and cannot satisfy the need of another.
     if least is not None and not (
         instance.budgets_are_for_all or least.memory == budget_memory(instance, result.machine)
     ):
@@ -173,7 +173,7 @@ def _load(source: str) -> Instance:
 
 
 def _setup(source: str, machine: Mapping[str, Any] | None) -> Setup:
-    """Return an instance on a machine, with all data that its jobs share, whatever the algorithm and the budget."""
+    """Return an instance on a machine, with all data that jobs of every algorithm and budget share."""
     stat = os.stat(source)
     return _set_up(source, stat.st_mtime_ns, stat.st_size, None if machine is None else json.dumps(dict(machine)))
 

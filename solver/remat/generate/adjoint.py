@@ -39,7 +39,7 @@ def time_loop(
     steps : int
         n, Griewank and Walther's number of time steps (the loop's last forward is part of the taping).
     forward_time, backward_time : number
-        Of one step: uf and ub of the literature.
+        Times of one step: uf and ub of the literature.
     state_size : int
     adjoint_size : int, optional
         Default: `state_size`.
@@ -48,7 +48,7 @@ def time_loop(
     initial_state : str
         ``live``, or the level that also holds the first state from the start.
     tape_size : int, optional
-        Of one step's tape, where tapes can be stored.
+        Size of one step's tape, if tapes can be stored.
     units : {"unit", "si"}
         Whether the numbers are plain units, or seconds and bytes.
 
@@ -192,7 +192,7 @@ def parse_storage(storage: str | Sequence[Level], units: str = "si") -> list[dic
     names = [level["name"] for level in levels]
     for name in names:
         if names.count(name) > 1 or name == "working":
-            raise ValueError(f"storage: level name {name!r} is taken; give each level a name of its own")
+            raise ValueError(f"storage: level name {name!r} is already used; level names must differ")
     return levels
 
 

@@ -1,4 +1,4 @@
-"""What can be generated: families and their parameters as data, so that listing them imports no generator."""
+"""The catalogue of generators: families and their parameters as data, so that listing them imports no generator."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CONFIGURED = (
     FLASH,
 )
 _TUNED = (
-    Parameter("lora", "str", "", "Adapters: rank=16 beside every matrix of the blocks, or rank=16,q,v."),
+    Parameter("lora", "str", "", "Adapters: rank=16 for every matrix of the blocks, or rank=16,q,v."),
     Parameter("frozen", "str", "", "Patterns of parameters that are not trained, as in 'embedding,layers.[0-9].*'."),
     choice("quantize", ("none", "nf4", "int8"), "How frozen matrices are stored."),
 )
@@ -213,7 +213,7 @@ _CATALOGUE = (
         *("dag", "layered", "layered:layered_dag", "Random layered graph with one source and one sink."),
         (
             TASK_COUNT,
-            integer("layers", 0, "Number of layers; 0: about twice the root of the nodes."),
+            integer("layers", 0, "Number of layers; 0: about twice the square root of the number of nodes."),
             number("edge_probability", 0.3, "Probability of an edge between tasks of neighbouring layers."),
             number("skip_probability", 0.2, "Probability that a task reads one more, earlier value."),
             LISTED,
@@ -313,7 +313,7 @@ _CATALOGUE = (
             choice("depth", ("121", "161", "169", "201"), "Which DenseNet."),
             *images(224, "at least 32"),
             choice("features", ("shared", "copied"), "Side by side in one storage, or copied for each layer."),
-            choice("norm", ("again", "saved"), "Norms are made again for the backward, or saved."),
+            choice("norm", ("again", "saved"), "Recompute norms for the backward, or save them."),
             *TRAINED,
         ),
     ),
@@ -344,7 +344,7 @@ _CATALOGUE = (
         "networks.lstm:lstm",
         "Training graph of an LSTM language model, unrolled.",
         (
-            choice("preset", ("medium", "large"), "Where hyper-parameters that are not given come from."),
+            choice("preset", ("medium", "large"), "Source of hyper-parameters that are not given."),
             integer("layers", None, "Layers of cells."),
             integer("hidden", None, "Units of a layer, and of the embedding."),
             integer("vocabulary", None, "Size of the vocabulary."),
@@ -439,12 +439,10 @@ _CATALOGUE = (
             *PIPELINE,
             integer("layers", None, "Number of layers (default: one a device)."),
             boolean("skips", False, "Layers of the second half read their mirror images, too, as in a U-Net."),
-            integer("branches", 1, "Towers of layers, each with an input of its own, that meet in the last layer."),
+            integer("branches", 1, "Towers of layers, each with a separate input, that join in the last layer."),
             integer("forward_time", 1, "Time of a layer's forward, for one micro-batch."),
-            integer("backward_time", 2, "Time of its backward, or of the half that makes the input's gradient."),
-            integer(
-                "weight_time", 0, "Time of the half that makes the parameters' gradient (0: the backward is whole)."
-            ),
+            integer("backward_time", 2, "Time of its backward, or of the half for the input's gradient."),
+            integer("weight_time", 0, "Time of the half for the parameters' gradient (0: the backward is whole)."),
             integer("paired_time", None, "Time of a forward and a whole backward at once (default: the sum)."),
             size("activation", 1, "What a forward saves."),
             size("kept", 0, "What of it stays from the first half of the backward to the second."),
@@ -516,7 +514,7 @@ _CATALOGUE = (
             choice("depth", ("18", "34", "50", "101", "152"), "Which ResNet."),
             integer("image", 224, "Edge of the images in pixels."),
             integer("batch", 32, "Pairs, or triplets, of a batch."),
-            integer("embedding", 128, "Width of what is compared."),
+            integer("embedding", 128, "Width of the compared embeddings."),
             DTYPE,
             *DEVICE,
         ),
@@ -535,7 +533,7 @@ _CATALOGUE = (
             integer("sequence", 77, "Tokens of a text."),
             integer("vocabulary", 49408, "Size of the vocabulary."),
             integer("batch", 32, "Pairs of an image and a text."),
-            integer("embedding", 512, "Width of what is compared."),
+            integer("embedding", 512, "Width of the compared embeddings."),
             replace(DTYPE, default="bf16"),
             *DEVICE,
         ),

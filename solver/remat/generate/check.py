@@ -13,7 +13,7 @@ LARGEST_SIZE = 2**62
 """Largest size, and largest total of sizes, in one instance (`remat.instance/1`)."""
 
 LARGEST_COUNT = 10_000_000
-"""Most stages, tasks, values or tree nodes in one instance."""
+"""Maximum number of stages, tasks, values or tree nodes in one instance."""
 
 
 def integer(name: str, value: object, *, minimum: int = 0, maximum: int = LARGEST_SIZE) -> int:
@@ -50,7 +50,7 @@ def probability(name: str, value: object) -> float:
 
 
 def choice(name: str, value: object, choices: Sequence[str]) -> str:
-    """Return one of `choices`; an integer stands for its digits."""
+    """Return one of `choices`; an integer counts as the text of its digits."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if isinstance(text, str) and text in choices:
         return text

@@ -1,7 +1,7 @@
-"""Random task graphs: series-parallel and order-respecting Erdos-Renyi graphs, and what all of them share.
+"""Random task graphs: series-parallel and order-respecting Erdos-Renyi graphs, with common options.
 
-A shape is a list of predecessors per task, in topological order; `TaskOptions` then say what the tasks and
-their values are like, and whether the graph is mirrored into a training graph.
+A shape is a list of predecessors for each task, in topological order. `TaskOptions` give the distribution of times and
+sizes, and whether the graph is mirrored into a training graph.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from remat.generate.draw import Draw
 
 MOST_TASKS = 100_000
 MOST_PAIRS = 50_000_000
-"""Most pairs of tasks for which an edge is drawn."""
+"""Maximum number of pairs of tasks for which an edge is drawn."""
 
 MOST_EDGES = 5_000_000
-"""Most edges to be expected."""
+"""Maximum expected number of edges."""
 
 Predecessors = list[list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What the tasks are like; all random graphs take these parameters.
+    """Distribution of times and sizes; all random graphs take these parameters.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class TaskOptions:
     min_size, max_size : int
         Range of the value sizes.
     zero_probability : float
-        Of each time and size to be 0 instead.
+        Probability of each time and size to be 0 instead.
     workspace_probability : float
-        Of a task to have a workspace, as large as a value.
+        Probability that a task has a workspace, with the size of a value.
     multi_output_probability : float
-        Of a task to write two values instead of one; readers need one or both.
+        Probability that a task writes two values instead of one; readers need one or both.
     alternative_probability : float
-        Of a task to have a slower alternative that reads less and writes the same values; then neither is
+        Probability that a task has a slower alternative that reads less and writes the same values; then neither is
         required. A task whose values nobody reads has none.
     training : bool
         Whether a loss and a backward task for every task follow, which read what the forward read and the
@@ -92,7 +92,7 @@ def series_parallel_dag(*, nodes: int = 100, series_probability: float = 0.5, **
     nodes : int
         Tasks, at least 2.
     series_probability : float
-        Of a new task to split an edge in two; otherwise it comes to lie beside the edge.
+        Probability that a new task splits an edge; otherwise it is parallel to the edge.
     **options
         See `TaskOptions`.
     """

@@ -19,7 +19,7 @@ class Rows:
     count : int
         Number of objects.
     make : callable
-        Yields them.
+        Yields the objects.
     """
 
     count: int

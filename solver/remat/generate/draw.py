@@ -1,8 +1,7 @@
 """Seeded draws that are identical on every platform and Python version.
 
-Of the standard generator only `random.Random.random` is used, whose sequence is fixed for a given seed;
-`randrange`, `shuffle` and `choice` may change from one Python to the next, and `math.log` from one C
-library to the next.
+The module uses only `random.Random.random` of the standard generator, whose sequence is fixed for a given seed.
+`randrange`, `shuffle` and `choice` may change between versions of Python, and `math.log` between C libraries.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from remat.generate.document import UNITLESS, Document, document
 ORDERINGS = ("nd", "natural")
 
 LARGEST_GRID = 1_000_000
-"""Most points of a grid."""
+"""Maximum number of points of a grid."""
 
 LEAF = 4
 """Boxes of at most so many points are not dissected further."""

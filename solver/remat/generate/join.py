@@ -61,7 +61,7 @@ def siamese(
             f"{machine.bandwidth / 1e12:g} TB/s"
         ),
         chains=[_branch(chain, f"image {number}") for number in range(1, count + 1)],
-        # Distances row by row: what is compared is read once, and its gradients are written once.
+        # Distances row by row: the compared embeddings are read once, and their gradients are written once.
         loss={"time": machine.time(0, 2 * compared), "workspace": FLOAT32 * batch},
     )
 
@@ -87,9 +87,9 @@ def cross_modal(
     Parameters
     ----------
     depth, image
-        Of the ResNet.
+        Hyper-parameters of the ResNet.
     layers, hidden, heads, sequence, vocabulary
-        Of the transformer, tiled attention; its last position is projected to the embedding.
+        Hyper-parameters of the transformer, tiled attention; its last position is projected to the embedding.
     batch : int
         Pairs of an image and a text.
     embedding : int
@@ -119,7 +119,7 @@ def cross_modal(
     project = Operation(
         "project", (x,), (output,), (x,), flops=2 * batch * hidden * embedding, weights=hidden * embedding * width
     )
-    # The head of a language model, and its loss, give way to the projection.
+    # The projection replaces the head of the language model and its loss.
     texts["stages"][-1] = stage(name="projection", operations=[project], device=machine)
     scores = FLOAT32 * batch * batch
     compared = 2 * output.size

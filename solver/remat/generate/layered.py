@@ -15,7 +15,7 @@ from remat.generate.draw import Draw
 ORDERS = ("random", "layer")
 
 DRIFT = 0.2
-"""How far to one side a skip may lead, as a share of the layer."""
+"""Largest distance of a skip to one side, as a share of the layer."""
 
 
 def layered_dag(
@@ -40,9 +40,9 @@ def layered_dag(
     layers : int
         Layers, source and sink included; 0 means about ``2*sqrt(nodes)``.
     edge_probability : float
-        Of an edge between two tasks of neighbouring layers.
+        Probability of an edge between two tasks of neighbouring layers.
     skip_probability : float
-        Of a task to read one more value, from any earlier layer.
+        Probability that a task reads one more value, from any earlier layer.
     order : {"random", "layer"}
         The listed (reference) order: a random topological one, or layer by layer.
     **options
@@ -61,7 +61,7 @@ def layered_dag(
     check.integer("nodes", nodes, minimum=2, maximum=MOST_TASKS)
     depth = check.integer("layers", layers, maximum=nodes) or min(nodes, max(2, isqrt(4 * nodes)))
     if depth == 1 or (depth == 2 and nodes > 2):
-        raise ValueError(f"layers {layers} leaves no room for {nodes} nodes between source and sink; use at least 3")
+        raise ValueError(f"layers {layers} leaves no layer for {nodes} nodes between source and sink; use at least 3")
     edge = check.probability("edge_probability", edge_probability)
     skip = check.probability("skip_probability", skip_probability)
     check.choice("order", order, ORDERS)
@@ -99,12 +99,12 @@ def local_layered_dag(
     order: str = "random",
     **options: Any,
 ) -> Document:
-    """Return a random layered graph whose layers differ in width, and whose edges stay near.
+    """Return a random layered graph with layers of different widths and local edges.
 
-    The recipe of Gagrani et al. 2022, *Neural topological ordering for computation graphs*, by which the random
-    layered graphs of Moccasin (Bartan et al. 2023) were made: layers are placed side by side, the tasks of a
-    layer in a row; each task of the wider of two neighbouring layers has about as many edges as any other, to those
-    opposite. Times and sizes are drawn as in the other families.
+    The recipe is that of Gagrani et al. 2022, *Neural topological ordering for computation graphs*, also used for the
+    random layered graphs of Moccasin (Bartan et al. 2023). Layers are columns of tasks. In the wider of two
+    neighbouring layers, all tasks have about the same number of edges, to the tasks opposite. Times and sizes are drawn
+    as in the other families.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Names of optimizers, and the temporary memory of their steps in PyTorch, for generators, plans and the bridges.
 
 A name is that of an optimizer, such as ``adamw``, alone or with an implementation: ``adamw-foreach``, ``adamw-fused``,
-``adamw-loop``. The plain name stands for PyTorch's default on the device. The figures are those of the default options
-of `torch.optim` (no weight decay that is added to gradients, no AMSGrad) and of the 8-bit optimizers of bitsandbytes.
+``adamw-loop``. The plain name selects PyTorch's default on the device. The figures are those of the default options of
+`torch.optim` (no weight decay that is added to gradients, no AMSGrad) and of the 8-bit optimizers of bitsandbytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IMPLEMENTATIONS = ("foreach", "fused", "loop")
 
 @dataclass(frozen=True, slots=True)
 class Temporaries:
-    """What a step makes for a moment.
+    """Temporary tensors of a step.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ FAMILIES: Mapping[str, Family] = {
 }
 NAMES = tuple(FAMILIES)
 SPELLED = "|".join(NAMES) + "[-foreach|-fused|-loop]"
-"""How an option's help writes the names."""
+"""The names as they appear in an option's help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def choice(name: str, choices: tuple[str, ...], text: str, default: str | None =
 PRESETS = ("gpt2-small", "gpt2-xl", "llama-7b-like", "llama-70b", "bert-large")
 """Transformers whose hyper-parameters are known."""
 
-PRESET = choice("preset", PRESETS, "Where every hyper-parameter that is not given comes from.")
+PRESET = choice("preset", PRESETS, "Source of hyper-parameters that are not given.")
 SHAPE = (
     integer("layers", None, "Number of blocks."),
     integer("hidden", None, "Width of the residual stream."),
@@ -144,7 +144,7 @@ OPTIMIZER = choice(
     "Bytes per parameter in 16-bit training, with its gradient: 16, 10, 12, 8, 4 or 4 (docs/reference/weights.md).",
 )
 SUMS = (
-    boolean("master", None, "Whether states hold a copy of 16-bit parameters (default: where there are states)."),
+    boolean("master", None, "Whether states hold a copy of 16-bit parameters (default: if there are states)."),
     choice("accumulation", ("same", "fp32"), "Type in which gradients are added up: the parameters', or fp32."),
 )
 STATES = (
@@ -153,17 +153,17 @@ STATES = (
     choice(
         "parameters",
         ("static", "none", "device", "host", "nvme", "any"),
-        "Static memory, left out, or values of the graph: where they lie; any: the schedule says.",
+        "Parameters as static memory, left out, or as values in this memory; any: the schedule chooses.",
     ),
     boolean("frozen", False, "Static parameters are not trained: no gradients, no states."),
-    choice("states", ("host", "device", "nvme", "any"), "Where optimizer states lie, if parameters are values."),
+    choice("states", ("host", "device", "nvme", "any"), "Memory of optimizer states, if parameters are values."),
     *HOST,
-    rate("nvme", 3e9, "Bandwidth between host and NVMe, where something lies there."),
-    integer("data", 1, "Ranks that share the batch out; times and sizes are those of one."),
-    integer("zero", 0, "Stage of ZeRO: they share out 1 optimizer states, 2 gradients, 3 parameters, too."),
+    rate("nvme", 3e9, "Bandwidth between host and NVMe, if NVMe holds values."),
+    integer("data", 1, "Data-parallel ranks; times and sizes are those of one rank."),
+    integer("zero", 0, "ZeRO stage: ranks partition 1 optimizer states, 2 also gradients, 3 also parameters."),
     size("bucket", 0, "Bytes of gradients that ranks exchange together."),
     rate("network", 25e9, "Bandwidth from a rank to the next."),
-    number("network_latency", 0.0, "Seconds that each message between ranks takes beside."),
+    number("network_latency", 0.0, "Seconds of latency for each message between ranks."),
     integer("staleness", None, "Endless steps, this many updates behind (docs/reference/weights.md)."),
 )
 DEVICE = (
@@ -181,16 +181,16 @@ STEP = (
         "gradients",
         "str",
         None,
-        "Dropped, or added up over the micro-batches (default: that, with parameters at the host).",
+        "Drop gradients, or add them up over micro-batches (default with parameters at the host: accumulate).",
         ("none", "accumulate"),
     ),
-    choice("optimizer", ("adam", "sgd", "none"), "What updates read, where parameters are at the host."),
+    choice("optimizer", ("adam", "sgd", "none"), "Optimizer whose states updates read, if parameters are at the host."),
     *HOST,
     *DEVICE,
 )
 SEED = integer("seed", 0, "Seed of the draws, at least 0.")
 UNITS = choice("units", ("unit", "si"), "Plain units, or seconds and bytes.")
-TASK_COUNT = integer("nodes", 100, "Number of tasks (of the forward graph, where it is trained).")
+TASK_COUNT = integer("nodes", 100, "Number of tasks (with training, of the forward graph).")
 LISTED = choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer.")
 DTYPE = choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
 KEEP = boolean("keep_gradients", True, "Keep the weights' gradients resident to the end.")
@@ -201,11 +201,11 @@ STORAGE = (
     Parameter("initial_state", "str", "live", "'live', or the level that also holds the first state."),
 )
 TIMES = (
-    integer("min_time", 1, "Least time."),
+    integer("min_time", 1, "Smallest time."),
     integer("max_time", 1000, "Largest time."),
 )
 SIZES = (
-    size("min_size", 1, "Least size."),
+    size("min_size", 1, "Smallest size."),
     size("max_size", 5000, "Largest size."),
 )
 ZERO = number("zero_probability", 0.0, "Probability that a drawn figure is 0.")
@@ -224,10 +224,10 @@ PIPELINE = (
     integer("micro_batches", 8, "Micro-batches of a step."),
 )
 LINKS = (
-    Parameter("link", "str", "300GB/s", "Bandwidth each way between two devices of a node."),
-    Parameter("latency", "str", "0s", "What each transfer takes beside that."),
+    Parameter("link", "str", "300GB/s", "Bandwidth in each direction between two devices of a node."),
+    Parameter("latency", "str", "0s", "Latency of each transfer."),
     integer("node", None, "Devices of a node (default: all are of one)."),
-    Parameter("network", "str", "25GB/s", "Bandwidth each way between devices of different nodes."),
+    Parameter("network", "str", "25GB/s", "Bandwidth in each direction between devices of different nodes."),
     Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
 )
 CHANGING = (
@@ -236,25 +236,25 @@ CHANGING = (
         ("flush", "stash", "double", "single", "predicted"),
         "When parameters change (docs/reference/pipelines.md).",
     ),
-    integer("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
+    integer("update_every", None, "For double: micro-batches between two changes (default: twice the devices)."),
 )
-COPIES = integer("copies", 1, "Devices on which one layer may lie.")
+COPIES = integer("copies", 1, "Largest number of devices with a copy of one layer.")
 EXCHANGE = choice("exchange", ("none", "ring"), "How copies add up their gradients: not counted, or in a ring.")
 TRANSFERS = choice(
     "transfers",
     ("overlap", "blocking", "rendezvous", "grouped"),
-    "What transfers hold up: nothing, the sender, both ends one by one, or in groups (docs/reference/pipelines.md).",
+    "Devices that transfers block: none, the sender, both one by one, or both in groups (docs/reference/pipelines.md).",
 )
 NODES = integer("nodes", 1000, "Number of nodes.")
 FRONTS = (
     choice("ordering", ("nd", "natural"), "Geometric nested dissection, or row by row."),
-    integer("relax", 0, "Nodes absorb children as long as they eliminate at most so many columns."),
+    integer("relax", 0, "Merge children into nodes that eliminate at most this number of columns."),
 )
 WEIGHTS = (
-    size("min_output", 1, "Least output size."),
+    size("min_output", 1, "Smallest output size."),
     size("max_output", 1000, "Largest output size."),
     size("max_workspace", 0, "Largest workspace."),
-    integer("min_time", 1, "Least time."),
+    integer("min_time", 1, "Smallest time."),
     integer("max_time", 100, "Largest time."),
     ZERO,
     choice("orientation", ("in", "out"), "In-tree (leaves first) or out-tree (root first)."),

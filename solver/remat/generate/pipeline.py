@@ -64,9 +64,9 @@ def uniform(
     branches : int
         Towers of layers, each with an input of its own, that meet in the last layer.
     forward_time, backward_time, weight_time : int
-        Of a layer and micro-batch; with a weight time the backward is in two halves.
+        Times of a layer and micro-batch; with a weight time the backward is in two halves.
     paired_time : int, optional
-        Of the forward of one micro-batch and the whole backward of another at once; default: the sum.
+        Time of a simultaneous forward and whole backward of two micro-batches; default: the sum.
     activation, kept : int
         What a forward saves, and what of it stays from the first to the second half of the backward.
     parameters : int
@@ -81,7 +81,7 @@ def uniform(
     weights : str
         When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/reference/pipelines.md).
     update_every : int, optional
-        Of ``double``: micro-batches from one change to the next; default: twice the devices.
+        For ``double``: micro-batches between two changes; default: twice the devices.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def _mirrored(layer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _drawn_together(layer: dict[str, Any], branches: int) -> list[dict[str, Any]]:
-    """Return towers of equal layers, the first ones a layer longer where it has to be, and the layer that reads all."""
+    """Return towers of equal layers, the first ones a layer longer if necessary, and the layer that joins them."""
     count = layer["repeat"] - 1
     if count < branches:
         raise ValueError(f"{branches} branches and the layer that reads them are at least {branches + 1} layers")
@@ -307,7 +307,7 @@ def _layers(chain: Document, *, split: bool) -> list[dict[str, Any]]:
 
 
 def _works(chain: Document, *, split: bool) -> list[dict[str, Any]]:
-    """Return the times and sizes of a chain's layers, without what lies there whatever runs."""
+    """Return the times and sizes of a chain's layers, without permanent bytes."""
     return [{key: layer[key] for key in _OF_WORK if key in layer} for layer in _layers(chain, split=split)]
 
 
@@ -350,7 +350,7 @@ def _copied(copies: int, exchange: str) -> dict[str, Any]:
 
 
 def _ranks(devices: int, data: int, zero: int, *, keep: bool) -> dict[str, Any]:
-    """Return the key that says how ranks share states out, where there are several."""
+    """Return the key `sharding` for several ranks; empty for one."""
     States(data=data, zero=zero, parameters="device")
     if devices % data:
         raise ValueError(f"data {data} does not divide the {devices} devices")

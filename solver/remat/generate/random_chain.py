@@ -39,7 +39,7 @@ def random_chain(
     max_workspace : int
         Forward and backward workspaces lie between 0 and this.
     zero_probability : float
-        Of each single time and size to be 0 instead.
+        Probability of each single time and size to be 0 instead.
     input_gradient : bool
         Whether the gradient of the chain's input is wanted.
     units : {"unit", "si"}
@@ -114,7 +114,7 @@ def homogeneous_chain(
     saved_size : int
         What a backward needs beyond its stage's input and output.
     workspace : int
-        Of forwards and backwards.
+        Workspace of forwards and backwards.
     input_gradient : bool
         Whether the gradient of the chain's input is wanted.
     units : {"unit", "si"}

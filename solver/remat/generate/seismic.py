@@ -1,10 +1,10 @@
 """A loop of seismic inversion: the acoustic wave equation on a regular grid, as in reverse-time migration.
 
-A step is of second order in time: it computes the field at the next time from those at the present and the last one. So
-a state has two fields. With P grid points, absorbing layers included, and a star-shaped stencil of order k in space:
+A step is of second order in time: it computes the next field from the current and the previous one. A state therefore
+has two fields. For P grid points, including absorbing layers, and a star-shaped stencil of order k in space:
 
-- forward: 6k + 8 FLOP for each point, and 5 fields of traffic (two of pressure, squared slowness and damping read, the
-  new pressure written);
+- forward: 6k + 8 FLOP for each point, and 5 fields of traffic (it reads two pressures, squared slowness and damping,
+  and writes the new pressure);
 - backward: the same for the adjoint field, and 4 FLOP and 4 fields to add the correlation to the gradient;
 - time step: Courant number x spacing / maximum velocity (0.38 for three dimensions).
 
@@ -58,14 +58,14 @@ def seismic(
     courant : number
         Time step over spacing / velocity.
     order : int
-        Of the stencil in space.
+        Order of the stencil in space.
     dtype : {"fp16", "bf16", "fp32"}
     storage, initial_state
         As for `remat.generate.adjoint.time_loop`.
     flops, bandwidth : float, optional
         Default: those of the device for `dtype`.
     device : str
-        Of the shipped table (`remat.generate.devices`).
+        A device of the shipped table (`remat.generate.devices`).
 
     Returns
     -------

@@ -19,12 +19,12 @@ _SHARED = (
 def with_groups(
     layers: list[dict[str, Any]], tensor: str, shape: Architecture, checkpoints: str = "whole"
 ) -> list[dict[str, Any]]:
-    """Return the layers of a transformer with entries for so many devices, such as ``2,4``.
+    """Return the layers of a transformer with entries for these numbers of devices, for example ``2,4``.
 
-    Parameters, work and workspaces are shared out equally (rounded up). Of what a layer saves, each has a share, but
-    for what is whole on all of them: of a block the results of both norms and the input of the second, of the head that
-    of its norm. Twice in a block, forwards add up an activation, and so do backwards; the embedding's forward and the
-    head's backward do so once. The head's outputs are shared out, too.
+    Parameters, work and workspaces are divided equally (rounded up). Each device also has its share of the saved values
+    of a layer. Some saved values are whole on every device: the results of both norms of a block and the input of the
+    second norm, and the result of the head's norm. Forwards add up an activation twice per block, and so do backwards;
+    the embedding's forward and the head's backward do it once. The head's outputs are divided, too.
 
     With `checkpoints` ``partitioned``, each device also stores only its share of the activation between two layers, as
     ZeRO partitions activation checkpoints (Rajbhandari et al. 2020). A run needs the whole ones as workspace. Before a

@@ -30,7 +30,7 @@ class Weights:
     min_time, max_time : int
         Times w.
     zero_probability : float
-        Of each output size and workspace to be 0 instead.
+        Probability of each output size and workspace to be 0 instead.
     orientation : {"in", "out"}
     seed : int
     """
@@ -152,10 +152,10 @@ def caterpillar_tree(*, nodes: int = 1000, legs: int = 1, **weights: Any) -> Doc
 def postorder_trap(*, depth: int = 3, branches: int = 3, memory: int = 300, epsilon: int = 1) -> Document:
     """Return the family T_K on which the best post-order is arbitrarily worse than the optimum.
 
-    Its root (f = 0) has b branches, each u (f = M/b) above v (f = eps) above w (f = M); below each w hangs,
-    but for K = 1, the root of T_(K-1), with f = eps. The best post-order needs M + eps + K(b-1)M/b, the best
-    traversal M + eps + K(b-1)eps (Jacquelin, Marchal, Robert and Ucar 2011, *On optimal tree traversals for
-    sparse matrix factorization*).
+    Its root (f = 0) has b branches. Each branch is a path of u (f = M/b), v (f = eps) and w (f = M), from top to
+    bottom. For K > 1, the child of each w is the root of T_(K-1), with f = eps. The best post-order needs
+    M + eps + K(b-1)M/b, the best traversal M + eps + K(b-1)eps (Jacquelin, Marchal, Robert and Ucar 2011, *On optimal
+    tree traversals for sparse matrix factorization*).
 
     Parameters
     ----------

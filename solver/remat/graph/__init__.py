@@ -1,1 +1,1 @@
-"""What every instance lowers to: the task graph, the machine, arrays of chains, and simple bounds."""
+"""The target of every lowering: the task graph, the machine, arrays of chains, and simple bounds."""

@@ -187,7 +187,7 @@ def _never_made(graph: TaskGraph, chosen: list[bool], reads: list[list[int]], wr
 def _run_all(
     graph: TaskGraph, chosen: list[bool], reads: list[list[int]], writes: list[list[int]]
 ) -> tuple[list[int], set[int]]:
-    """Run the chosen tasks as soon as their reads are available; return that order and the values that they write."""
+    """Run each chosen task when its reads are available; return this order and the values that the tasks write."""
     available = set(graph.available)
     waiting: dict[int, list[int]] = {}
     missing: dict[int, int] = {}

@@ -30,7 +30,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Uses:
-    """How an instance uses the parts of its machine, without names.
+    """The use of the machine's parts by an instance, without names.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ def canonical(machine: Machine, uses: Callable[[], Uses] = Uses) -> Machine:
 
 
 def unused_memories(machine: Machine, named: Iterable[str] = ()) -> set[int]:
-    """Return the memories that no value can use: no processor works there, and no value can go there and come back.
+    """Return the memories that no value can use: they have no processor, and no value can be moved there and back.
 
     Parameters
     ----------

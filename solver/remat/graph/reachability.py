@@ -1,4 +1,4 @@
-"""Where values can be at any time: a necessary condition for schedules of a task graph on a machine."""
+"""The memories that values can reach: a necessary condition for schedules of a task graph on a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 
 MOST_LISTED = 2
-"""How many values, and memories of one value, a message lists."""
+"""Number of values, and of memories of one value, in a message."""
 
 
 def unreachable(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> str | None:
@@ -98,7 +98,7 @@ def _members(memories: int) -> list[int]:
 
 
 class _Fixpoint:
-    """Sets of memories, as bits: where each value can be, and where each task can run."""
+    """Sets of memories, as bits: the memories where each value can be, and where each task can run."""
 
     def __init__(self, graph: TaskGraph, machine: Machine, closed: list[int]) -> None:
         self.graph, self.machine, self.closed = graph, machine, closed
@@ -188,12 +188,12 @@ class _Fixpoint:
             if not self.where[place.value] >> memory & 1:
                 value, where = _quoted(graph.values[place.value]), self._named(1 << memory)
                 if not self.where[place.value]:
-                    return f"output {value} must end in {where}, and no task can ever make it"
+                    return f"output {value} must end in {where}, and no task can ever write it"
                 leads = f"no link leads there from {self._named(self.where[place.value])}"
                 return f"output {value} must end in {where}, but {leads}"
         for placeable in graph.placeable:
             if placeable.successor is not None and not self.where[placeable.successor]:
-                return f"output {_quoted(graph.values[placeable.successor])} can never be made"
+                return f"output {_quoted(graph.values[placeable.successor])} can never be computed"
         return None
 
     def _of_task(self, task: int) -> str:
@@ -204,7 +204,7 @@ class _Fixpoint:
             if not self.where[value] & allowed:
                 read, there = _quoted(self.graph.values[value]), self._named(allowed)
                 if not self.where[value]:
-                    return f"task {name} reads {read}, which no task can ever make"
+                    return f"task {name} reads {read}, which no task can ever write"
                 source = self._named(self.where[value])
                 return f"task {name} reads {read} in {there}, but no link leads there from {source}"
         listed = self.reads[task][:MOST_LISTED]

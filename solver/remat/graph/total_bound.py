@@ -1,4 +1,4 @@
-"""A lower bound on the bytes of all memories together, from inputs that cannot be made again."""
+"""A lower bound on the bytes of all memories together, from inputs that cannot be recomputed."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class _Region:
         held = {(task, value) for value, tasks in kept.items() for task in tasks}
 
         def made_by(value: int) -> int | None:
-            """Return the only task that can make a value, if it is forced."""
+            """Return the only task that can write a value, if it is forced."""
             known = len(producers[value]) == 1 and value not in graph.available and forced[producers[value][0]]
             return producers[value][0] if known else None
 

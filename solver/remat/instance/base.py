@@ -64,7 +64,7 @@ else:
                 raise instance_error(error) from None
 
     class Constructed(Model, metaclass=_Constructing):
-        """Calls such as `ChainInstance(...)` are as `remat.load`: numpy's numbers are read, errors `InstanceError`."""
+        """Let calls of the class accept numpy's numbers and raise `InstanceError`, like `remat.load`."""
 
 
 class BaseInstance(Constructed):

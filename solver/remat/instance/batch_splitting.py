@@ -97,7 +97,8 @@ def check_sizes(sizes: Sequence[SizeModel], own: int, micro_batches: int, layers
             raise fail(f"the size {size.samples:,} is {what}", f"{at}.samples")
         if total % size.samples:
             raise fail(
-                f"{total:,} samples ({micro_batches:,} micro-batches of {own:,}) are no multiple of {size.samples:,}",
+                f"{total:,} samples ({micro_batches:,} micro-batches of {own:,}) are not a multiple of "
+                f"{size.samples:,}",
                 f"{at}.samples",
             )
         seen.add(size.samples)
@@ -110,7 +111,7 @@ def check_parts(parts: Sequence[SizeModel], own: int, layers: Sequence[Layer]) -
     for index, part in enumerate(parts):
         at = f".parts[{index}]"
         if part.samples >= own or own % part.samples:
-            raise fail(f"{part.samples:,} samples are no part of a micro-batch of {own:,}", f"{at}.samples")
+            raise fail(f"{part.samples:,} samples are not a part of a micro-batch of {own:,}", f"{at}.samples")
         if part.samples in seen:
             raise fail(f"the part of {part.samples:,} is given twice", f"{at}.samples")
         seen.add(part.samples)
@@ -136,7 +137,7 @@ def check_tokens(tokens: TokensModel, micro_batches: int, layers: Sequence[Layer
             raise fail(f"{error}", ".tokens.cut") from None
         if micro_batches % len(tokens.cut):
             raise fail(
-                f"{micro_batches:,} micro-batches are no whole number of sequences of {len(tokens.cut)} slices",
+                f"{micro_batches:,} micro-batches are not a whole number of sequences of {len(tokens.cut)} slices",
                 ".micro_batches",
             )
 

@@ -40,7 +40,7 @@ def graph_columns(values: Any, tasks: Any) -> GraphColumns:
     Raises
     ------
     Exception
-        Of any type, if an entry is wrong or unusual.
+        An exception of any type, if an entry is wrong or unusual.
     """
     reader = _Reader()
     _read(values, _value_record(), reader.add_values)

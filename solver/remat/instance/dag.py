@@ -204,7 +204,7 @@ class DagInstance(BaseInstance):
         self._check_places(self.outputs, "outputs", sizes)
         _check_names(self.pinned_inputs, inputs, ".pinned_inputs", "is not an input")
         if not can_all_run(columns, [sizes[name] for name in inputs]):
-            raise fail("some task can never run, or some value is never made", ".tasks")
+            raise fail("some task can never run, or some value is never written", ".tasks")
         check_total(self.static_memory + columns.total, "the sizes of the graph")
 
     def _check_devices(self) -> None:
@@ -265,17 +265,17 @@ class DagInstance(BaseInstance):
         """Reject inconsistent collectives."""
         assert task.parts is not None
         if task.reads or task.writes is not None or task.size is not None:
-            raise fail("a collective reads and writes what its parts say, and nothing beside", at)
+            raise fail("the parts of a collective list its reads and writes, so the task must not", at)
         if task.in_place or task.parallel is not None or type(task.time) is dict:
             key = "in_place" if task.in_place else "parallel" if task.parallel is not None else "time"
-            raise fail("a collective has one time, and is neither in place nor parallel", f"{at}.{key}")
+            raise fail("a collective has one time, and is not in place or parallel", f"{at}.{key}")
         if not task.required and task.once:
             raise fail("a task that runs exactly once is required", f"{at}.once")
         fixed = [part.memory for part in task.parts if part.memory is not None]
         check_in_memory_names(list(fixed), self.machine, f"{at}.parts")
         memories = len((self.machine or MachineModel()).memories)
         if len(task.parts) > memories:
-            raise fail(f"{len(task.parts)} parts, each in a memory of its own, and the machine has {memories}", at)
+            raise fail(f"{len(task.parts)} parts need as many memories, and the machine has {memories}", at)
         if len(set(fixed)) < len(fixed):
             raise fail("two parts are in one memory", f"{at}.parts")
         if task.on is not None and len(task.on) < len(task.parts):
@@ -320,11 +320,11 @@ class DagInstance(BaseInstance):
         """Reject unknown memories, and copies of a value with a fixed place."""
         anywhere = place.memory == ANY and self.is_placeable
         if "copies" in place.model_fields_set and (not anywhere or key == "outputs"):
-            raise fail('only an input of which the memory is "any", and no memory is called so, has copies', at)
+            raise fail('only an input with the memory "any" has copies, and only if no memory has this name', at)
         if not anywhere:
             check_in_memory_names([place.memory], self.machine, f"{at}.memory")
         elif key == "outputs" and not any(p.value == place.value and p.memory == ANY for p in self.inputs):
-            raise fail('only an input of which the memory is "any" lies where it began', f"{at}.memory")
+            raise fail('only an input with the memory "any" may end where it began', f"{at}.memory")
 
 
 def _check_names(names: tuple[str, ...], known: dict[str, int], at: str, wrong: str = "is not a value") -> None:

@@ -23,10 +23,10 @@ ZeroStage = Annotated[int, PlainValidator(_stage), WithJsonSchema(_STAGE_SCHEMA)
 
 
 class RanksModel(Model):
-    """`data` equal ranks, of which one is modelled, and what they share out among them.
+    """`data` equal ranks, of which one is modelled, and the data that they partition.
 
-    The stages of ZeRO (Rajbhandari et al. 2020): 0, nothing, and gradients are added up over all ranks; from 1 on each
-    rank has a share of the optimizer's states, from 2 on of the gradients, from 3 on of the parameters.
+    The stages of ZeRO (Rajbhandari et al. 2020): stage 0 partitions nothing and sums gradients over all ranks; stage 1
+    partitions the optimizer states, stage 2 also the gradients, stage 3 also the parameters.
     """
 
     data: Count = Field(description="Number of ranks that share the batch.")
@@ -39,7 +39,7 @@ class RanksModel(Model):
     @model_validator(mode="after")
     def _among_several(self) -> Self:
         if self.zero and self.data == 1:
-            raise fail(f"stage {self.zero} of ZeRO shares states out among several ranks, and there is one", ".data")
+            raise fail(f"stage {self.zero} of ZeRO partitions states over several ranks, but there is one", ".data")
         return self
 
     @property

@@ -63,7 +63,7 @@ def unusual() -> NoReturn:
 
 
 class _Plan:
-    """How to read the fields of a model: the name, the reader and the default of each."""
+    """Readers of a model's fields: the name, the reader and the default of each."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         decorators = model.__pydantic_decorators__
@@ -189,7 +189,7 @@ def _text(most: int | None) -> Reader:
         if type(value) is not str or (most is not None and len(value) > most):
             unusual()
         if not value.isascii():
-            value.encode()  # one half of a surrogate pair is no text
+            value.encode()  # one half of a surrogate pair is not a text
         return value
 
     return read

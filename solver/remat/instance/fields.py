@@ -42,7 +42,7 @@ MOST_COUNTED = 10_000
 
 CUSTOM = "remat"
 UNCOUNTED = "remat_uncounted"
-"""Types of our own errors: a specific error, and the number of errors that are not listed."""
+"""Types of remat's validation errors: a specific error, and the number of unlisted errors."""
 
 _PART = 1000
 

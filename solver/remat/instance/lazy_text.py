@@ -154,7 +154,7 @@ class ListText(Sequence[Any]):
             except msgspec.ValidationError:
                 objects = parsed_quickly(text)
                 if objects is None:
-                    raise ValueError("the ordinary reader says what is wrong") from None
+                    raise ValueError("the ordinary reader reports the error") from None
                 part = Part(objects, text, typed=False)
             yield part
 

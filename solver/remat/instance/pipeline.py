@@ -351,7 +351,7 @@ class PipelineInstance(BaseInstance):
                 f"{operations:,} pairs of layer and micro-batch; at most {LARGEST_COUNT:,} are allowed", ".layers"
             )
         if self.machine is not None:
-            raise fail("a pipeline has a cluster, and no machine beside it", ".machine")
+            raise fail("a pipeline has a cluster instead of a machine", ".machine")
         if self.static_memory:
             raise fail("a pipeline has several working memories: give static bytes to a layer", ".static_memory")
         if self.update_every is not None and self.weights != "double":
@@ -361,10 +361,9 @@ class PipelineInstance(BaseInstance):
         self._check_forwards()
         able = ("overlap", "blocking") if self.is_inference else ("overlap",)
         if self.is_stream and self.cluster.transfers not in able:
-            also = ", or hold up who sends (blocking)" if self.is_inference else ""
+            also = " or blocking" if self.is_inference else ""
             raise fail(
-                f"with weights {self.weights}, transfers go on beside the work (overlap){also}, and these are "
-                f"{self.cluster.transfers}",
+                f"with weights {self.weights}, transfers must be overlap{also}, not {self.cluster.transfers}",
                 ".cluster.transfers",
             )
         if self.is_stream and self.copies > 1 and not self.is_inference:
@@ -433,8 +432,7 @@ class PipelineInstance(BaseInstance):
             raise fail(f"with weights {self.weights} no step ends: no exchange, and no update_time", at)
         if self.cluster.transfers != "overlap":
             raise fail(
-                "an exchange and updates want transfers that go on beside the work (overlap), and these are "
-                f"{self.cluster.transfers}",
+                f"an exchange and updates need the transfers overlap, not {self.cluster.transfers}",
                 at,
             )
 
@@ -444,15 +442,14 @@ class PipelineInstance(BaseInstance):
             return
         at = ".cluster.host"
         if self.is_stream:
-            raise fail(f"a host is for steps that end, and with weights {self.weights} none does", at)
+            raise fail(f"a host needs steps that end, but with weights {self.weights} they do not", at)
         if self.cluster.transfers != "overlap":
             raise fail(
-                "transfers to a host go on beside the work (overlap), and those of the cluster are "
-                f"{self.cluster.transfers}",
+                f"a host needs the transfers overlap, not {self.cluster.transfers}",
                 at,
             )
         if self.sharding is not None:
-            raise fail("one rank is modelled, and a host serves all of them", at)
+            raise fail("a host cannot be combined with sharding: it would serve all ranks, but one is modelled", at)
 
     @model_validator(mode="after")
     def _ranks(self) -> Self:
@@ -461,7 +458,7 @@ class PipelineInstance(BaseInstance):
             return self
         for key, there in (("exchange", self.exchange != "none"), ("copies", self.copies > 1)):
             if there:
-                raise fail("ranks are no copies: they exchange what they have by themselves", f".{key}")
+                raise fail(f"ranks cannot be combined with {key}: they exchange gradients themselves", f".{key}")
         for key in ("parts", "tokens"):
             if getattr(self, key):
                 raise fail("one rank is modelled, with whole micro-batches", f".{key}")
@@ -581,8 +578,8 @@ class PipelineInstance(BaseInstance):
             together = layer.paired_on(name)
             if together is not None and not least * (1 - ROUNDING) <= together <= most * (1 + ROUNDING):
                 raise fail(
-                    f"{together:g} on {name}; a forward and a backward at once take at least {least:g} (W, and the "
-                    f"longer one of F and B) and at most {most:g} (one after the other)",
+                    f"{together:g} on {name}; a simultaneous forward and backward take at least {least:g} "
+                    f"(W + max(F, B)) and at most {most:g} (F + B + W)",
                     at,
                 )
 

@@ -26,7 +26,8 @@ def check_stream(instance: DagInstance, samples: int) -> None:
     for index, place in enumerate(instance.outputs):
         if place.value not in staying:
             raise fail(
-                f"{place.value!r} is made for each sample, and would pile up: let a task read it", f".outputs[{index}]"
+                f"{place.value!r} is written for each sample and would accumulate: let a task read it",
+                f".outputs[{index}]",
             )
     if instance.compression_ratios:
         raise fail("the values of a stream have the ratio of the link", ".values")
@@ -74,4 +75,4 @@ def check_reachable(machine: MachineModel, at: str) -> None:
         for memory in homes:
             if memory not in reached:
                 one, other = (homes[0], memory) if way == "to" else (memory, homes[0])
-                raise fail(f"no way from memory {one!r} to memory {other!r}, both of which have processors", at)
+                raise fail(f"no link leads from memory {one!r} to memory {other!r}, and both have processors", at)

@@ -44,7 +44,7 @@ def check_tensor(layers: Sequence[Layer]) -> None:
         for key, work in layer.tensor.items():
             at = f".layers[{index}].tensor.{key[:20]}"
             if not key.isdecimal() or str(int(key[:9])) != key or not 2 <= int(key) <= LARGEST_COUNT:
-                raise fail(f"{brief(key)} is no number of devices, such as 2", at)
+                raise fail(f"{brief(key)} is not a number of devices, such as 2", at)
             check_work(work, layer, at)
 
 

@@ -55,7 +55,7 @@ def _check_one_root(parent: tuple[int, ...]) -> None:
     if len(roots) > 1:
         raise fail(f"two roots, nodes {roots[0]} and {roots[1]}; a tree has one (parent -1)", ".parent")
     # Without a root, or with nodes that do not reach it, some parents form a cycle.
-    state = bytearray(len(parent))  # 0 unknown, 1 on the way, 2 reaches the root
+    state = bytearray(len(parent))  # 0 unknown, 1 on the current path, 2 reaches the root
     for start in range(len(parent)):
         path = []
         node = start

@@ -31,7 +31,7 @@ class Circle:
 
         Notes
         -----
-        A binary search, and one step for each interval in the way.
+        A binary search, and one step for each interval that blocks the gap.
         """
         phases, spans, period, slack = self._phases, self._spans, self._period, self._slack
         count = len(phases)

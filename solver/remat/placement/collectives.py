@@ -74,7 +74,7 @@ class Collectives:
                         continue
                     if made < 0 or machine.processors[int(processors[made])].memory != memory:
                         what = f"{graph.described(task)} reads {graph.values[value]} in {machine.memories[memory].name}"
-                        raise OptionError(f"{what}, where no operation makes it", argument="orders")
+                        raise OptionError(f"{what}, where no operation writes it", argument="orders")
                     found[made] = None
             ends = list(zip(where, [*where[1:], where[0]], strict=True))
             if len(where) == 1 and ends[0] not in machine.link_index:

@@ -171,7 +171,7 @@ class _Placer:
     def _meet(
         self, task: int, drops: list[int], on: list[int], earliest: Number
     ) -> tuple[Number, Number] | tuple[int, int, int]:
-        """Run a collective: part i in the memory of the i-th processor, as soon as all of them can.
+        """Run a collective when all its processors are ready: part i in the memory of the i-th processor.
 
         A collective of several parts drops nothing.
         """

@@ -119,7 +119,7 @@ class _Waits:
         if len(missing):
             task = int(self.operations[int(reader[missing[0]])][0])
             name = graph.values[int(value[missing[0]])]
-            raise OptionError(f"{graph.described(task)} reads {name}, which no operation makes", argument="orders")
+            raise OptionError(f"{graph.described(task)} reads {name}, which no operation writes", argument="orders")
         target, source = memory_of[self.processors[reader]], memory_of[self.processors[maker[value]]]
         remote = target != source
         codes, sent = np.unique(value[remote] * len(self.machine.memories) + target[remote], return_inverse=True)

@@ -43,7 +43,7 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps, *, check_bytes: bool
     the whole list.
     """
     if steps.paired is not None:
-        raise ValueError("steps of which some go on at once have their start times")
+        raise ValueError("simultaneous steps need start times")
     graph = started(graph, machine, steps)
     if graph.times is None and not graph.parts and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps, check_bytes=check_bytes)

@@ -130,7 +130,7 @@ class Meetings:
             if self.both_ends:
                 self.receives[transfer.first_reader].append(number)
         self.posts = [0] * len(transfers)
-        # Transfers that may begin as soon as their devices are free: time of the last post, then tie breakers.
+        # Transfers that may begin when their devices are free: time of the last post, then tie breakers.
         self.waiting: list[tuple[Number, int, int, int]] = []
         self.events: list[tuple[Number, int, int, int]] = []
         self.made = 0
@@ -240,7 +240,7 @@ class Meetings:
             self.missing[operation] -= 1
 
     def _cycle(self) -> tuple[int, ...]:
-        """From a device with unfinished operations, follow who waits for whose post until a device repeats."""
+        """Follow the waits between devices from a device with unfinished operations until a device repeats."""
         posted: dict[int, set[int]] = {}
         for number, device in enumerate(self.devices):
             if device.up < device.last or device.left:

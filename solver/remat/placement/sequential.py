@@ -102,10 +102,10 @@ def _place_drops(
 
 
 class _Presence:
-    """The accesses that write or free values that are present, by memory.
+    """The accesses that write or free resident values, by memory.
 
-    A code is the key, then the moment: 0 for initially resident values, 2 x step + 1 for a write, 2 x step + 2 for a
-    free. In sorted order each access acts on the state that the one before it has left for its key.
+    A code consists of the key and the time: 0 for initially resident values, 2 x step + 1 for a write, 2 x step + 2 for
+    a free. In sorted order, each access acts on the state after the previous access of its key.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""From the processor of each task to a pattern: the steps of each sample of a stream, their times, and the period.
+"""Placement of a stream from the processor of each task: the steps of each sample, their times, and the period.
 
 The choice of processors determines the copies, and how long each processor and channel is busy per period. No period
 is shorter than the busiest of them. If each run and copy occupies one resource at a time, that period is feasible.
@@ -194,7 +194,7 @@ class _Jobs:
                         if not missing[reader]:
                             heapq.heappush(ready, reader)
         if done < len(missing):
-            raise OptionError("some task reads what nobody makes", argument="placement")
+            raise OptionError("some task reads a value that no task writes", argument="placement")
 
     def _brought(self, sample: int, value: int, memory: int, there: dict[int, int]) -> int:
         """Return the job after which a value is in a memory; add copies if it is not there."""
@@ -227,7 +227,7 @@ class _Jobs:
                     heapq.heappush(queue, (length, target))
         if memory not in far:
             name = self.machine.memories[memory].name
-            raise OptionError(f"no way for {self.graph.values[value]} to memory {name}", argument="placement")
+            raise OptionError(f"no link leads {self.graph.values[value]} to memory {name}", argument="placement")
         way = []
         while memory in came and memory not in there:
             source, link = came[memory]

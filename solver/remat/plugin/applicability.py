@@ -23,23 +23,24 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
     """
     machine = problem.used.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
-        raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
+        raise OptionError(f"{solver.name!r} does not support sequences that are cut into slices", argument="algorithm")
     if _needs_streams(problem) and not solver.streams:
         what = "steps that follow each other" if problem.kind == "chain" else "stream of samples"
-        raise OptionError(f"{solver.name!r} knows no {what} without end", argument="algorithm")
+        raise OptionError(f"{solver.name!r} does not support {what} without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
-        raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
+        raise OptionError(f"{solver.name!r} supports no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:
         for index, link in enumerate(machine.links):
             if (link.delay and link.source != link.target) or link.also:
                 why = "transfers are delayed" if link.delay else "transfers occupy more than one channel"
                 raise OptionError(
-                    f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
+                    f"{solver.name!r} does not support links such as {machine.link_name(index)}, whose {why}",
                     argument="algorithm",
                 )
     if solver.several_memories and not solver.ratios and problem.graph.ratios:
         name = problem.graph.described_value(min(problem.graph.ratios), repr)
-        raise OptionError(f"{solver.name!r} knows no value such as {name}, with its own ratio", argument="algorithm")
+        why = f"does not support values such as {name}, with their own ratio"
+        raise OptionError(f"{solver.name!r} {why}", argument="algorithm")
     if solver.several_memories or len(machine.memories) == 1:
         return
     graph, first, own = problem.graph, machine.memories[0].name, machine.memories[machine.processors[0].memory].name
@@ -49,7 +50,7 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
         if memory != own and ((value, memory) not in begin or (value, own) not in begin):
             hint = FOR_PARAMETERS if problem.instance.has_parameters else ""
             raise OptionError(
-                f"{solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in {memory!r}{hint}",
+                f"{solver.name!r} works only in memory {own!r}, but {graph.values[value]!r} is in {memory!r}{hint}",
                 argument="algorithm",
             )
 
@@ -63,7 +64,7 @@ def _of_devices(problem: Problem, solver: Algorithm) -> str:
     """Name a device feature of the instance that the algorithm does not support; empty if it supports all."""
     for memory in problem.used.machine.memories:
         if memory.static and not solver.devices:
-            return f"memory such as {memory.name!r}, which has static bytes of its own"
+            return f"memory such as {memory.name!r}, which has static bytes"
     if problem.kind not in ("dag", "chain"):
         return ""
     known = solver.ranks if problem.kind == "chain" else solver.devices

@@ -10,8 +10,8 @@ class Cancel:
     """A switch that stops solves from another thread.
 
     Pass it as `cancel` to `remat.solve` or another function. Call `set` in another thread or in a signal handler. The
-    solves then return their best schedules so far, as after Ctrl-C, with the termination ``interrupted``. A switch that
-    is already set stops later solves immediately.
+    solves then return their best schedules, as after Ctrl-C, with the termination ``interrupted``. A switch that is
+    already set stops later solves immediately.
 
     Examples
     --------

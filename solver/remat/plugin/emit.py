@@ -18,7 +18,7 @@ RUNS_A_SECOND = 750_000
 
 
 def check_length(runs: int, name: str, limit: float | None = None) -> None:
-    """Reject a schedule with too many steps, before it fills the memory or takes all the time.
+    """Reject a schedule with too many steps before it exhausts memory or time.
 
     Parameters
     ----------

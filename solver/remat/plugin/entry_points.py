@@ -1,4 +1,4 @@
-"""Entry points of installed packages, without `importlib.metadata`, whose import takes as long as a solve."""
+"""Entry points of installed packages, without `importlib.metadata`, whose import takes the time of a solve."""
 
 from __future__ import annotations
 

@@ -69,12 +69,12 @@ class Buffers:
 
     def __post_init__(self) -> None:
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
-            raise OptionError(f"{self.alignment} is no power of two", argument="align")
+            raise OptionError(f"{self.alignment} is not a power of two", argument="align")
         if self.capacity is not None and not 0 <= self.capacity <= LARGEST_SIZE:
-            raise OptionError(f"{self.capacity} bytes are no capacity", argument="capacity")
+            raise OptionError(f"{self.capacity} bytes are not a capacity", argument="capacity")
         for low, high in self.reserved:
             if not 0 <= low < high <= LARGEST_SIZE:
-                raise OptionError(f"{low}-{high} is no range of addresses", argument="reserved")
+                raise OptionError(f"{low}-{high} is not a range of addresses", argument="reserved")
         self._check_rows()
         if self.fixed is not None:
             self._check_fixed(self.fixed)
@@ -123,7 +123,7 @@ class Buffers:
 
     @cached_property
     def is_fixed(self) -> BoolArray:
-        """Which buffers have fixed offsets."""
+        """The buffers with fixed offsets."""
         return np.zeros(len(self), dtype=bool) if self.fixed is None else self.fixed != FREE
 
     def _check_rows(self) -> None:
@@ -153,7 +153,8 @@ class Buffers:
             offset = int(fixed[buffer])
             if offset < 0 or offset % self.alignment:
                 raise OptionError(
-                    f"{self.name(buffer)} is fixed at {offset}, no multiple of {self.alignment}", argument="fixed"
+                    f"{self.name(buffer)} is fixed at {offset}, which is not a multiple of {self.alignment}",
+                    argument="fixed",
                 )
             for low, high in self.blocked:
                 if offset < high and offset + self.size[buffer] > low:
@@ -190,7 +191,7 @@ class LayoutProposal:
     work : int
         Units of work that the search took; 0 for algorithms without a search.
     reserved : int or None
-        Of a simulated allocator: the largest number of bytes that it reserves at one time.
+        For a simulated allocator: the largest number of bytes that it reserves at one time.
     notes : tuple of str
     """
 

@@ -42,9 +42,7 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
     model = algorithm.load_options()
     if model is None:
         if given:
-            raise OptionError(
-                f"{algorithm.name} has no options, so {min(given)!r} means nothing to it", argument="options"
-            )
+            raise OptionError(f"{algorithm.name} has no options, so {min(given)!r} has no effect", argument="options")
         return None
     if not given and _plain(model):
         return model.model_construct()

@@ -136,7 +136,7 @@ class Problem:
         from remat.instance.lowering import chain_of
 
         if self.instance.has_parameters:
-            raise OptionError(f"this one knows no parameters{FOR_PARAMETERS}", argument="algorithm")
+            raise OptionError(f"this one has no parameters{FOR_PARAMETERS}", argument="algorithm")
         return chain_of(self.instance)
 
     @property
@@ -192,7 +192,7 @@ class Problem:
 
     @cached_property
     def repeated(self) -> Samples:
-        """What a stream repeats: the graph of one sample or micro-batch, with the number of them to examine."""
+        """The repeated part of a stream: the graph of one sample or micro-batch, and the number of them to examine."""
         from remat.instance.lowering import repeated_of
 
         return repeated_of(self.instance, self.machine)
@@ -238,7 +238,7 @@ class Problem:
     def least_of(self, memory: int) -> MemoryBound | None:
         """Return the minimum bytes of a memory (by index) in every schedule, given the capacities of the others.
 
-        Of a memory whose budget is that of all devices, it is the minimum of that budget.
+        For a memory whose budget applies to all devices, it is the minimum of that budget.
         """
         known, own = self.memory_bounds[memory], budgeted_memories(self.instance, self.machine, memory)
         others = [one.capacity for index, one in enumerate(self.machine.memories) if index not in own]
@@ -261,7 +261,7 @@ class Problem:
 
     @cached_property
     def memory_bounds(self) -> list[MemoryBound | None]:
-        """Minimum bytes for each memory of the machine; none if a schedule may share micro-batches or layers."""
+        """Minimum bytes for each memory of the machine; empty if a schedule may share micro-batches or layers."""
         if self.in_parts:
             return [None] * len(self.machine.memories)
         return memory_bounds(self.graph, self.machine, self.needed)

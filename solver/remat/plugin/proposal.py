@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Status(enum.StrEnum):
-    """How a solve ended.
+    """The status of a solve.
 
     `OPTIMAL`: proved over all schedules of the instance on its machine. `FEASIBLE`: a verified schedule. `INFEASIBLE`:
     proved over all schedules. `UNKNOWN`: no schedule found; at most a class of schedules, named by the scope, is proved
@@ -30,7 +30,7 @@ class Status(enum.StrEnum):
 
 
 class Termination(enum.StrEnum):
-    """Why a solver stopped.
+    """The reason why a solver stopped.
 
     `COMPLETED`: it finished, or nothing is left to prove. `TIME_LIMIT`: the time limit was reached. `ITERATION_LIMIT`:
     the algorithm's own limit on its work was reached. `SIZE_LIMIT`: the problem is too large for the algorithm, which

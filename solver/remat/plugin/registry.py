@@ -33,7 +33,7 @@ ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """When `auto` runs an algorithm, and with which options.
+    """The conditions and options with which `auto` runs an algorithm.
 
     Attributes
     ----------
@@ -295,7 +295,7 @@ def _warn(text: str) -> None:
 def fault_of(entry: Any) -> str:
     """Return what is wrong with the metadata of an algorithm, and the remedy; empty if nothing is."""
     if not isinstance(entry, Algorithm):
-        return f"{brief(entry)} is no remat.plugin.Algorithm; list the algorithms as such"
+        return f"{brief(entry)} is not a remat.plugin.Algorithm; list the algorithms as such"
     known: tuple[str, ...] = (*KINDS, ANY_KIND, LAYOUT)
     name = repr(entry.name)
     kinds: Any = entry.kinds
@@ -398,7 +398,7 @@ def find(given: str | Algorithm, kind: str) -> Algorithm:
 def _checked(algorithm: Algorithm) -> Algorithm:
     fault, name = fault_of(algorithm), algorithm.name
     if not fault and name in ("", "auto"):
-        fault = f"{name!r} is no name of an algorithm; choose another"
+        fault = f"{name!r} is not a name of an algorithm; choose another"
     if fault:
         raise OptionError(fault, argument="algorithm")
     return algorithm

@@ -1,9 +1,9 @@
 """Selection of the algorithms that `auto` runs for a problem, from their metadata only.
 
-No algorithm or kind of instance is named here. Each algorithm declares when, and with which options, it is worth a try
+This module names no algorithm and no kind of instance. Each algorithm declares when and with which options to try it
 (`Trial`), whether it is cheap, and which others are hardly ever worse (`Algorithm.covered_by`). The portfolio in
-`remat.solving.portfolio` runs the candidates in this order. Therefore `auto` includes a plug-in's algorithm as soon as
-the plug-in is installed.
+`remat.solving.portfolio` runs the candidates in this order. Therefore `auto` includes the algorithms of every installed
+plug-in.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Candidates:
 
     @property
     def asked(self) -> tuple[Candidate, ...]:
-        """Candidates that run first, whatever they find."""
+        """Candidates that always run, before the others."""
         return self.early + self.cheap + self.ending + self.anytime
 
     @property

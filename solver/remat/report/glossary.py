@@ -38,7 +38,7 @@ class Term:
 @cache
 def all_terms() -> tuple[Term, ...]:
     """Return all terms, in the order of the page."""
-    import tomllib  # where no word is asked for, nothing is read
+    import tomllib  # the file is read only if a term is needed
 
     listed = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["term"]
     return tuple(

@@ -45,7 +45,7 @@ def told(what: Result) -> list[str]:
 @singledispatch
 def lines(what: object) -> list[str]:
     """Return at most five lines."""
-    raise TypeError(f"nothing is known to show of {type(what).__name__}")
+    raise TypeError(f"objects of type {type(what).__name__} have no view")
 
 
 @lines.register
@@ -75,7 +75,7 @@ def _(what: BaseInstance) -> list[str]:
 @singledispatch
 def text(what: object) -> str:
     """Return the table of the command line."""
-    raise TypeError(f"nothing is known to show of {type(what).__name__}")
+    raise TypeError(f"objects of type {type(what).__name__} have no view")
 
 
 @text.register
@@ -157,7 +157,7 @@ def _picture(what: Any, view: str | None = None) -> Callable[[], Figure]:
         return schedule.picture(what, _view(what, view))
     if isinstance(what, Sweep):
         return pareto.picture_of_sweep(what)
-    raise OptionError("of instances there are no pictures; solve it first")
+    raise OptionError("an instance has no pictures; solve it first")
 
 
 def _view(result: Result, view: str | None = None) -> str:

@@ -99,7 +99,7 @@ def _served(result: Result, report: Report, scale: float) -> Iterator[str]:
     tasks = [json.dumps(with_module(task, module)) for task, module in zip(graph.tasks, modules, strict=True)]
     values = [json.dumps(value) for value in graph.values]
     phases = step_phases(graph, steps, report.start).tolist()
-    # The length is the difference of the rounded times, so that neighbours neither overlap nor leave gaps.
+    # The length is the difference of the rounded times, so that neighbours meet without overlaps or gaps.
     starts = (report.start * scale).tolist()
     lengths = (report.end * scale - report.start * scale).tolist()
     drops = steps.drop.to_lists()

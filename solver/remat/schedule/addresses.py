@@ -22,7 +22,7 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
-    """The range of addresses in one memory in which all its residencies lie.
+    """The range of addresses that contains all residencies of a memory.
 
     Attributes
     ----------
@@ -145,12 +145,12 @@ def _arena(given: Any, machine: Machine, path: str) -> Arena:
         raise InstanceError("an arena is a JSON object", path)
     alignment = _whole(given.get("alignment", 1), f"{path}.alignment")
     if alignment < 1 or alignment & (alignment - 1):
-        raise InstanceError(f"{alignment} is no power of two", f"{path}.alignment")
+        raise InstanceError(f"{alignment} is not a power of two", f"{path}.alignment")
     reserved = []
     for pair in _listed(given.get("reserved", []), f"{path}.reserved"):
         ends = [_whole(address, f"{path}.reserved") for address in _listed(pair, f"{path}.reserved")]
         if len(ends) != 2 or ends[0] >= ends[1]:
-            raise InstanceError(f"{brief(pair)} is no range [from, to] of addresses", f"{path}.reserved")
+            raise InstanceError(f"{brief(pair)} is not a range [from, to] of addresses", f"{path}.reserved")
         reserved.append((ends[0], ends[1]))
     fixed = given.get("fixed", {})
     if not isinstance(fixed, dict):

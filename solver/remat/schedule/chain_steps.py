@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Value = tuple[Literal["x", "s", "y"], int]
-"""An activation, what a saving forward saved, or a gradient, by the number of its stage (0: the input)."""
+"""An activation, the saved values of a forward, or a gradient, by the number of its stage (0: the input)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A run of a stage, and what it frees at its end; the loss is one of stage 0."""
+    """A run of a stage, and the values that it frees at its end; the loss is a run of stage 0."""
 
     kind: Literal["F", "Fe", "loss", "B"]
     stage: int
@@ -109,9 +109,9 @@ def check_steps(steps: Iterable[Stage | Forget | Back], length: int, *, apart: b
                 if value not in resident:
                     raise ValueError(f"{name} reads {value[0]}{value[1]}, which is not there")
             if step.kind in ("F", "Fe") and ("s", number) in resident:
-                raise ValueError(f"it runs {name} while s{number} is there, whose graph holds what it makes again")
+                raise ValueError(f"it runs {name} while s{number} is resident, whose graph already holds its results")
             if step.kind == "B" and (not todo or todo.pop() != name):
-                raise ValueError(f"{name} runs out of turn, or twice")
+                raise ValueError(f"{name} runs out of order or twice")
             if step.kind == "loss" and lost:
                 raise ValueError("it runs the loss twice")
             lost = lost or step.kind == "loss"

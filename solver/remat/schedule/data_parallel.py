@@ -2,15 +2,14 @@
 
 Orders do not list these tasks, since they follow from the orders. For layer l and micro-batch m:
 
-- `A{l}` all-reduces the gradients of a step or, from stage 1 of ZeRO on, reduces them to the rank's share.
-  Where ranks share gradients out, each backward (or weight half) makes a bucket `b{l}.{m}` instead, which `A{l}.{m}`
-  reduces into the share `g{l}`. A device has at most two buckets: each backward waits until the last bucket but one
-  before it is reduced.
+- `A{l}` all-reduces the gradients of a step or, from stage 1 of ZeRO on, reduces them to the rank's share. If ranks
+  partition gradients, each backward (or weight half) instead writes a bucket `b{l}.{m}`, which `A{l}.{m}` reduces into
+  the share `g{l}`. A device has at most two buckets: a backward waits for the reduction of the bucket before the last.
 - `U{l}` updates the layer after the device's order: stages in the order of their last backwards, within a stage the
   last layer first. A sharded rank updates only its share; `N{l}` gathers the shares from all ranks in stages 1 and 2.
-- In stage 3 `P{l}.{m}` gathers a layer for its forward (`f{l}.{m}`), and `Q{l}.{m}` for its backward (`h{l}.{m}`),
-  overlapped with the task before that one on the device, not earlier. Otherwise `P{l}` gathers it once, from the start
-  of the step (`f{l}`).
+- In stage 3 `P{l}.{m}` gathers a layer for its forward (`f{l}.{m}`), and `Q{l}.{m}` for its backward (`h{l}.{m}`). A
+  gather overlaps with the previous task on the device and does not start earlier. Otherwise `P{l}` gathers the layer
+  once, from the start of the step (`f{l}`).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def sharded_plan(
     places : tuple of (value, memory)
         Memories of the parameters.
     plan : Plan
-        Of the orders alone.
+        The plan of the orders alone.
     tasks : PipelineTasks
     orders : Orders
 
@@ -79,8 +78,8 @@ def sharded_plan(
     each = ranks is not None and (ranks.gathers_each or ranks.shares_gradients)
     if ranks is not None and each and any(stage.recompute for stage in orders.stages):
         raise OptionError(
-            f"stage {ranks.zero} of ZeRO gathers or reduces for each micro-batch, beside which nothing is recomputed; "
-            "with keep, once a step, it may be",
+            f"stage {ranks.zero} of ZeRO gathers or reduces for each micro-batch and does not allow recomputation; "
+            "with keep, it gathers or reduces once per step and allows it",
             argument="orders",
         )
     return _Sharded(instance, machine, places, plan, tasks).plan(orders)
@@ -129,8 +128,8 @@ class _Sharded:
         self.parts: dict[int, tuple[Part, ...]] = {}
         self.moved: dict[int, int] = {}
         self.updates: dict[int, int] = {}  # of a layer
-        self.emptied: dict[int, int] = {}  # of who fills a bucket: the value that says that it is reduced
-        self.waits: dict[int, list[int]] = {}  # collectives that come beside the task before another: of that one
+        self.emptied: dict[int, int] = {}  # of the task that fills a bucket: the value that marks its reduction
+        self.waits: dict[int, list[int]] = {}  # of a task: the collectives that overlap with the task before it
 
     def plan(self, orders: Orders) -> Plan:
         """Return the plan."""

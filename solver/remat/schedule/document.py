@@ -145,7 +145,7 @@ def read_head(document: Any) -> dict[str, Any]:
         return _checked_head(document)
     except InstanceError:
         if isinstance(document, dict) and isinstance(document.get("steps"), ListText):
-            document["steps"].listed()  # what is no document at all is said first
+            document["steps"].listed()  # report malformed steps first
         raise
 
 
@@ -185,7 +185,7 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
         steps = _listed_steps(listed, graph, machine, units)
     if steps.paired is not None and document["schema"] == SCHEMA:
         step = int(np.flatnonzero(steps.paired)[0])
-        raise InstanceError(f"only {SCHEMA_2!r} has steps that go on at once", f"$.steps[{step}].paired")
+        raise InstanceError(f"only {SCHEMA_2!r} has simultaneous steps", f"$.steps[{step}].paired")
     return replace(steps, initial=read_initial(document, graph, machine) or ())
 
 
@@ -398,7 +398,7 @@ class _StepParser:
         # A start is a sum of times of the instance, and may be larger than each of them.
         finite = value.is_finite() if isinstance(value, Decimal) else isinstance(value, float)
         if finite and -LARGEST_TOTAL <= value < 0:
-            return float(value)  # the verifier says so
+            return float(value)  # the verifier reports it
         if type(value) is int and -(2**62) <= value < 0:
             return value
         try:

@@ -1,9 +1,9 @@
-"""Modulo (periodic) schedules: what is done for each sample of an endless stream, repeated once per period.
+"""Modulo (periodic) schedules of an endless stream of samples; the operations of one period repeat in every period.
 
-A *turn* runs a task, or copies a value, for one of the samples of a period. It has a start within the period, and a
-shift: for sample r of the samples of a period, K, it happens in period ``shift + q`` for sample ``q K + r`` of
-the stream, at ``start + (shift + q) * period``. A sample of a pipeline is a micro-batch; where its parameters change,
-a document lists operations of stages instead (`remat.schedule.patterns`).
+A *turn* runs a task, or copies a value, for one of the K samples of a period. It has a start within the period and a
+shift. For sample ``q K + r`` of the stream, the turn of sample r runs in period ``shift + q``, at ``start + (shift + q)
+* period``. A sample of a pipeline is a micro-batch. If parameters change, a document lists operations of stages instead
+(`remat.schedule.patterns`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_SHIFTS = 10**6
 """Largest shift of a turn."""
 
 MOST_SAMPLES = 10**6
-"""Most samples of a period."""
+"""Maximum number of samples of a period."""
 
 
 class Turn(NamedTuple):
@@ -47,7 +47,7 @@ class ModuloSchedule:
     Attributes
     ----------
     graph : TaskGraph
-        Of one sample; tasks and values are counted as in it.
+        The graph of one sample; its indices number tasks and values.
     period : int or float
     turns : tuple of Turn
         In each memory, a value is dropped at the end of the last turn of its sample that uses it there.
@@ -133,7 +133,7 @@ def read_modulo(document: dict[str, Any], graph: TaskGraph, machine: Machine, un
     document : dict
         The schedule document.
     graph : TaskGraph
-        Of one sample.
+        The graph of one sample.
     machine : Machine
     units : Units
         Units of bare times.
@@ -149,7 +149,9 @@ def read_modulo(document: dict[str, Any], graph: TaskGraph, machine: Machine, un
     found = {turn.sample for turn in turns}
     missing = next((sample for sample in range(max(found)) if sample not in found), None)
     if missing is not None:
-        raise InstanceError(f"nothing is done for sample {missing} of the {max(found) + 1} of a period", "$.pattern")
+        raise InstanceError(
+            f"sample {missing} of the {max(found) + 1} samples of a period has no operations", "$.pattern"
+        )
     return ModuloSchedule(graph, period, turns, read_initial(document, graph, machine) or ())
 
 

@@ -30,10 +30,10 @@ Entry = tuple[int, int, int]
 """An operation and its two numbers."""
 
 BATCH = 4096
-"""Operations that are turned into steps at once."""
+"""Number of operations that are converted to steps together."""
 
 MOST_AT_ONCE = 1 << 16
-"""Most steps of a chunk; longer advances are cut."""
+"""Maximum number of steps of a chunk; longer advances are split."""
 
 
 class Operation(IntEnum):
@@ -175,7 +175,7 @@ def expanded(entries: IntArray, layout: Layout) -> tuple[IntArray, IntArray]:
     operation, first, end = entries.T
     count = np.where(operation == Operation.ADVANCE, end - first, 1)
     if layout.taped:
-        # The tape is made first; the last step's is followed by the loss.
+        # The tape comes first; after the last step's tape comes the loss.
         count = np.where(operation == Operation.BACK, np.where(first == layout.last, 3, 2), count)
     entry = np.repeat(np.arange(len(entries)), count)
     offset = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)

@@ -1,10 +1,10 @@
 """Orders of a pipeline: for each device, a list of operations of stages and micro-batches.
 
-An *operation* is a unit of a device's work: the forward (F) of a stage for one micro-batch, its backward (B), or,
-where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W),
-apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0. A device may run a forward
-and a backward simultaneously, a *pair*: ``F2.0&BW5.3``. Recomputed layers of a stage run their forwards within its
-backward, or ahead of it (R; see `remat.schedule.recompute`).
+An *operation* is a unit of a device's work: the forward (F) or backward (B) of a stage for one micro-batch. If layers
+give a `weight_time`, the backward has two halves, the gradient of the input (B) and of the parameters (W), which run
+separately or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0. A device may run a
+forward and a backward simultaneously, a *pair*: ``F2.0&BW5.3``. Recomputed layers of a stage run their forwards within
+its backward, or ahead of it (R; see `remat.schedule.recompute`).
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class PipelineTasks:
 
 
 def _woven(forward: list[int], backward: list[int], first: int) -> tuple[list[int], list[bool]]:
-    """Put the tasks of a pair in order: a forward, and at once the next backward, of which `first` may be paired."""
+    """Interleave the tasks of a pair: forwards run simultaneously with the first `first` backwards."""
     tasks: list[int] = []
     together: list[bool] = []
     both = min(len(forward), first)
@@ -307,7 +307,9 @@ def degrees_of(instance: PipelineInstance, machine: Machine, stages: Sequence[St
         at = f"$.stages[{index}].part"
         if stage.of not in known:
             ways = ", ".join(map(str, sorted(known - {1}))) or "none"
-            raise InstanceError(f"the instance has no {stage.of} parts of a micro-batch; it has {ways}", at)
+            raise InstanceError(
+                f"the instance does not split a micro-batch into {stage.of} parts; it allows {ways}", at
+            )
         own = Degree(stage.of, stage.tensor, _ring_of(machine, stage, f"$.stages[{index}].tensor"))
         for layer in stage.layers:
             if stage.tensor > 1 and str(stage.tensor) not in layers[layer].tensor:
@@ -321,7 +323,7 @@ def degrees_of(instance: PipelineInstance, machine: Machine, stages: Sequence[St
                 text = f"layer {layer + 1} is run by {other.tensor} devices together elsewhere"
                 raise InstanceError(text, f"$.stages[{index}].tensor")
             if [_speed(link) for link in other.ring] != [_speed(link) for link in own.ring]:
-                text = f"layer {layer + 1} is on another group, whose links are not as those here"
+                text = f"layer {layer + 1} is on another group, whose links differ from those of this group"
                 raise InstanceError(text, f"$.stages[{index}].tensor")
             degrees[layer] = own
     return tuple(degree or Degree() for degree in degrees)
@@ -399,7 +401,9 @@ def read_operation(text: object, path: str) -> Pass:
     """Read ``F2.0``; InstanceError for anything else."""
     found = _OPERATION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise InstanceError(f"{brief(text)} is no operation such as F2.0 (F, B, W, BW or R; stage; micro-batch)", path)
+        raise InstanceError(
+            f"{brief(text)} is not an operation such as F2.0 (F, B, W, BW or R; stage; micro-batch)", path
+        )
     return Pass(Phase[found[1]], int(found[2]), int(found[3]))
 
 
@@ -409,7 +413,7 @@ def read_pair(text: object, path: str) -> tuple[Pass, ...]:
         return (read_operation(text, path),)
     pair = tuple(read_operation(part, path) for part in text.split("&", 1))
     if pair[0].phase is not Phase.F or pair[1].phase not in (Phase.B, Phase.BW):
-        raise InstanceError(f"{brief(text)}: a forward and a backward go on at once, as in F2.0&B5.3", path)
+        raise InstanceError(f"{brief(text)}: only a forward and a backward can be paired, as in F2.0&B5.3", path)
     return pair
 
 
@@ -421,12 +425,12 @@ def orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | N
                 "a step that ends with an exchange or updates is planned by stages and orders", "$.steps"
             )
         if "stages" in document:
-            raise InstanceError("stages without orders: what does each device run?", "$.stages")
+            raise InstanceError("stages need orders", "$.stages")
         return None
     if not is_pipeline(instance):
         raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
     if "steps" in document:
-        raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")
+        raise InstanceError("steps and orders exclude each other: the steps follow from the orders", "$.steps")
     devices = [processor.name for processor in machine.processors]
     return read_orders(document, devices, instance.length, instance.micro_batches)
 
@@ -524,7 +528,7 @@ def read_stages(
                 raise InstanceError(f"versions is a whole number, 1 to {LARGEST_COUNT:,}", f"{path}.versions")
             versions.append(kept)
     if versions and len(versions) < len(stages):
-        raise InstanceError("either every stage says how many versions it keeps, or none does", "$.stages")
+        raise InstanceError("either all stages or none give their number of versions", "$.stages")
     return tuple(stages), tuple(versions) or None
 
 

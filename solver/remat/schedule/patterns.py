@@ -139,7 +139,7 @@ def _read_beat(entry: object, stages: int, period: Number, units: Units, path: s
     name = entry["copy" if is_copy else "run"]
     found = _OPERATION.fullmatch(name) if isinstance(name, str) else None
     if found is None:
-        raise InstanceError(f"{brief(name)} is no operation such as F2 (F, B, W or BW; stage)", path)
+        raise InstanceError(f"{brief(name)} is not an operation such as F2 (F, B, W or BW; stage)", path)
     phase, stage = Phase[found[1]], int(found[2])
     if stage >= stages:
         raise InstanceError(f"{name}: there are {stages} stages, counted from 0", path)

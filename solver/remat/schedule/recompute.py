@@ -60,7 +60,7 @@ def read_recompute(listed: object, layers: Sequence[int], path: str) -> tuple[Se
 
 
 def _numbers(listed: object, least: int, path: str) -> tuple[int, ...]:
-    """Read ``{"from": 2, "to": 5}`` or a list of numbers in order, none below the minimum."""
+    """Read ``{"from": 2, "to": 5}`` or an ascending list of numbers that are at least `least`."""
     if isinstance(listed, dict) and listed.keys() == {"from", "to"}:
         ends = (listed["from"], listed["to"])
         if all(type(end) is int for end in ends) and least <= ends[0] <= ends[1] < 10**8:

@@ -2,7 +2,7 @@
 
 Orders do not list these tasks, since they follow from the orders. `A{l}` sums the gradients of layer l over all devices
 that hold it. It is a collective that begins after the last backward of the layer on all of them, and occupies the links
-of a ring. Then `U{l}.{k}` updates the k-th copy, in the order of devices, after the device's own order: stages in the
+of a ring. Then `U{l}.{k}` updates the k-th copy, in the order of devices, after the order of its device: stages in the
 order of their last backwards, within a stage the last layer first.
 """
 
@@ -202,7 +202,7 @@ class _Closing:
                 continue
             own = orders.stages[number]
             found |= dict.fromkeys((layer, own.device) for layer in reversed(own.layers))
-        found |= dict.fromkeys(sorted(self.updates))  # of what lies where nothing of it runs
+        found |= dict.fromkeys(sorted(self.updates))  # of layers on devices that run none of their tasks
         for layer, home in found:
             if (layer, home) in self.updates:
                 yield home, self.updates[layer, home]

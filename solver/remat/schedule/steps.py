@@ -103,7 +103,7 @@ def started(graph: TaskGraph, machine: Machine, steps: Steps) -> TaskGraph:
 
 
 class StepBuilder:
-    """Collects steps one by one; indices, not names."""
+    """Collects steps with indices instead of names."""
 
     def __init__(self) -> None:
         self._kind: list[int] = []
@@ -121,7 +121,7 @@ class StepBuilder:
 
     @property
     def columns(self) -> tuple[list[int], list[int], list[int], list[int], list[int], list[Sequence[int]]]:
-        """Kind, item, source, target, amount and drop of all steps so far, for loops that add millions of them."""
+        """Kind, item, source, target, amount and drop of the existing steps, for loops that add millions of steps."""
         return self._kind, self._item, self._source, self._target, self._amount, self._drop
 
     def ordered(self, index: int, on: Sequence[int], after: Sequence[int]) -> None:

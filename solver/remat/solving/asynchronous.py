@@ -39,10 +39,10 @@ async def solve_async(
     progress: Callable[[Progress], object] | None = None,
     cancel: Cancel | None = None,
 ) -> Result:
-    """Solve an instance in a thread while the event loop goes on.
+    """Solve an instance in a thread while the event loop continues.
 
-    Parameters, results and exceptions are those of `remat.solve`. `progress` is called in the thread. If the task is
-    cancelled, the solve is, too: the task ends when the thread has stopped. For the best schedule so far, set `cancel`
+    Parameters, results and exceptions are those of `remat.solve`. `progress` is called in the thread. Cancelling the
+    task cancels the solve; the task ends when the thread has stopped. To get the best schedule found, set `cancel`
     instead.
 
     Returns

@@ -23,7 +23,7 @@ AUTO = registry.Algorithm(
     kinds=(registry.ANY_KIND, "pipeline"),
     summary="the best of all algorithms that are worth a try, by kind, machine and size",
     guarantee="heuristic",
-    complexity="that of the algorithms it asks",
+    complexity="that of the algorithms that it runs",
     reference="docs/explanation/auto.md",
     ranks=True,
     streams=True,
@@ -35,7 +35,7 @@ AUTO = registry.Algorithm(
     slices=True,
     anytime=True,
 )
-"""As an entry of the registry: it is solved with like any other algorithm, and no other one can take its name."""
+"""The registry entry of `auto`: callers use it like any other algorithm, and its name is reserved."""
 
 QUICK = replace(AUTO, solver="remat.solving.portfolio:solve_quickly")
 """`auto` with those candidates only that take little time: for questions about many budgets."""
@@ -49,11 +49,12 @@ class AutoOptions(Options):
 
     order: Literal["free", "listed"] = Field(
         "free",
-        description="of a task graph: `listed` keeps the tasks' first runs in the order of the instance, for "
-        "frameworks that need it; the notes then say what another order is worth",
+        description="for task graphs: `listed` keeps the tasks' first runs in the order of the instance, for "
+        "frameworks that need it; notes give the gain of other orders",
     )
     others: dict[str, Any] = Field(
-        default_factory=dict, description="options of algorithms that it asks, each for those that have it"
+        default_factory=dict,
+        description="options of the algorithms that it runs; each goes to the algorithms that have it",
     )
 
 
@@ -79,7 +80,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
         if name not in solvers:
             near = nearest(name, [*solvers, "order"])
             hint = f"did you mean {near!r}?" if near else f"here there are {', '.join(sorted({*solvers, 'order'}))}"
-            raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
+            raise OptionError(f"no algorithm of auto has the option {name!r}; {hint}", argument="options")
         _check_option(solvers[name], name, value)
     read: AutoOptions = make_options(AUTO, own)
     return read.model_copy(update={"others": others}) if others else read

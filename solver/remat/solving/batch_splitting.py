@@ -26,27 +26,29 @@ if TYPE_CHECKING:
     from remat.solving.warm_start import WarmStart
 
 SOURCE = "every division of the batch"
-"""Who is said to prove a bound that holds whatever the division is."""
+"""Source of a bound that holds for every division."""
 
 
 def divisions(
     problem: Problem, solver: registry.Algorithm, options: Any, warm_start: WarmStart = None
 ) -> list[PipelineInstance]:
-    """Return the instances that are solved for one that leaves the division of its batch open; none for any other.
+    """Return the instances to solve for an instance with an open division of its batch; empty for other instances.
 
-    All sizes; or the cuts of sequences that the algorithm asks for, the portfolio those of all algorithms, and whole
-    sequences besides. An algorithm that knows no cuts leaves sequences whole, as they are lowered.
+    These are all listed sizes, or the cuts of sequences that the algorithm requests, and whole sequences. The portfolio
+    uses the cuts of all its algorithms. An algorithm without cuts keeps sequences whole, as in the lowering.
 
     Raises
     ------
     remat.OptionError
-        If an algorithm refuses the instance, or for a warm start, which is of one division.
+        If an algorithm refuses the instance, or for a warm start, which fits only one division.
     """
     instance = problem.instance
     if not is_pipeline(instance) or not instance.is_open:
         return []
     if warm_start is not None:
-        raise OptionError("the batch may be divided in several ways, and this is of one", argument="warm_start")
+        raise OptionError(
+            "the division of the batch is open, and a warm start fits only one division", argument="warm_start"
+        )
     if instance.sizes:
         assert instance.samples is not None
         return [
@@ -128,10 +130,10 @@ def _merged(instance: PipelineInstance, machine: Machine, results: Sequence[Resu
         (one.termination for one in results if one.termination is not Termination.COMPLETED), Termination.COMPLETED
     )
     if best.makespan is None:
-        # A class that is empty for every size is empty; of cuts, nobody has seen all.
+        # A class that is empty for every size is empty; not all cuts were tried.
         scopes = {result.scope for result in results} if by_size and whole else {None}
         if len(scopes) > 1:
-            scopes.discard(ALL_SCHEDULES)  # what no schedule can do, no class can
+            scopes.discard(ALL_SCHEDULES)  # a proof over all schedules covers every class
         scope = scopes.pop() if len(scopes) == 1 else None
         status = Status.INFEASIBLE if scope == ALL_SCHEDULES else Status.UNKNOWN
         return replace(
@@ -159,7 +161,7 @@ def _rank(result: Result) -> tuple[bool, Number, int]:
 
 
 def _summary(results: Sequence[Result]) -> str:
-    """Say what each division takes."""
+    """Describe the makespan of each division."""
     said = []
     for result in sorted(results, key=_rank):
         assert is_pipeline(result.instance)
@@ -182,7 +184,7 @@ def _named(instance: PipelineInstance) -> str:
 
 
 def described(instance: Instance) -> str:
-    """Say what an instance leaves open of how its batch is divided; nothing if it leaves nothing open."""
+    """Describe the possible divisions of an instance's batch; empty if the division is fixed."""
     if not is_pipeline(instance) or not instance.is_open:
         return ""
     if instance.sizes:
@@ -274,7 +276,7 @@ def one_division(instance: Instance) -> Instance:
     if is_pipeline(instance) and instance.is_open:
         key, hint = ("sizes", "layers of one size, without sizes") if instance.sizes else ("tokens", "a cut")
         raise OptionError(
-            f"the instance leaves the division of its batch to the schedule ({key}), and this is asked of one: "
-            f"give a document with {hint}"
+            f"the instance leaves the division of its batch to the schedule ({key}), but this function needs one "
+            f"division: give a document with {hint}"
         )
     return instance

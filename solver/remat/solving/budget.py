@@ -20,17 +20,17 @@ Budget = int | float | str | Mapping[str, int | float | str | None] | None
 
 
 def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None) -> Problem:
-    """Override capacities; a bare budget means the working memory, or an adjoint's quickest storage level.
+    """Override capacities; a bare budget is for the working memory, or an adjoint's fastest storage level.
 
-    Of a pipeline it means the memory of every device that is not named beside it. ``type:t4`` names the memories of all
-    processors of that type; a memory's own name comes first.
+    For a pipeline it applies to every device memory that has no budget by name. ``type:t4`` names the memories of all
+    processors of that type; the budget of a specific memory takes precedence.
 
     Parameters
     ----------
     problem : Problem
     budget : int, float, str, mapping or None
     wholes : Wholes, optional
-        Of the problem, if it is asked for many budgets: what shares are shares of is then computed once.
+        Peaks of the problem to which relative budgets refer; reused when many budgets are applied.
     """
     if budget is None:
         return problem
@@ -82,7 +82,7 @@ def _types_resolved(
 
 
 def read_capacity(size: float | str, wholes: Wholes, memory: str, units: Units) -> int:
-    """Read a size, or a share such as ``80%`` or 0.8 of what a memory holds when nothing is recomputed.
+    """Read a size, or a share such as ``80%`` or 0.8 of a memory's peak without recomputation.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class Grid:
         return self.offset + (-((self.offset - size) // self.step) - 1) * self.step
 
     def between(self, low: int, high: int) -> int | None:
-        """Return a grid budget about half-way between two budgets, or None if there is none between them."""
+        """Return a grid budget near the middle between two budgets, or None if there is none between them."""
         first, last = self.above(low), self.below(high)
         if first > last:
             return None

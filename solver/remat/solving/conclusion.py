@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from remat.solving.streams import Stream
 
 OWN_SOURCES = ("needed tasks", "memory x time")
-"""Sources of the bounds that hold for every solve of an instance on a machine, whatever the algorithm proves."""
+"""Sources of bounds that hold for every solve of an instance on a machine, independent of the algorithm."""
 
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
 
 ROUNDING = 2.0**-52
-"""Share by which each step of a schedule may at most round the end of what it waits for."""
+"""Largest share by which a step may round the end of its predecessor."""
 
 
 def conclude(
@@ -166,7 +166,7 @@ def _followed(
 ) -> tuple[Followed | None, Report | None, LeastBudget | None, str]:
     """Place and verify a pipeline's orders; if they exceed a memory, return a sufficient budget.
 
-    Where transfers take both ends, good orders may hang: the last entry says so.
+    If transfers block both devices, good orders may deadlock: the last entry then describes the deadlock.
     """
     assert proposal.orders is not None
     assert is_pipeline(problem.instance)
@@ -225,8 +225,8 @@ def _fits(report: Report, machine: Machine) -> bool:
 def _placed(problem: Problem, solver: Algorithm, steps: Steps) -> tuple[Steps | Unplaceable, Report | None]:
     """Place and verify steps.
 
-    The verifier finds bytes that do not fit. So placement looks for them only where the verifier rejects steps, to
-    name the step and its need, and for strategies, whose one schedule often does not fit.
+    The verifier finds bytes that do not fit. Placement therefore searches for them in two cases only: if the verifier
+    rejects steps, to name the step and its need, and for strategies, whose only schedule often does not fit.
     """
     graph, machine = problem.graph, problem.machine
     if steps.start is None and steps.paired is None and solver.guarantee != "strategy":
@@ -251,7 +251,7 @@ def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplacea
 
 
 def _overfull(problem: Problem, machine: Machine) -> Unplaceable | None:
-    """What lies in a memory from the start may be too much for it, before any step."""
+    """Return the failure if the initial contents of a memory exceed its capacity."""
     graph, first = problem.graph, machine.memories[0].name
     for index, memory in enumerate(machine.memories):
         if memory.capacity is None:
@@ -267,7 +267,7 @@ def _check_bounds(solver: Algorithm, proposal: Proposal) -> None:
     """Reject bounds that are not times, before they reach a JSON document."""
     for bound in proposal.bounds:
         if type(bound.value) not in (int, float) or not math.isfinite(bound.value) or bound.value < 0:
-            raise ClaimError(f"{solver.name} claims bound {bound.value!r}, which is no finite time", solver.package)
+            raise ClaimError(f"{solver.name} claims bound {bound.value!r}, which is not a finite time", solver.package)
 
 
 def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:
@@ -302,7 +302,7 @@ def _equal(claimed: Number, verified: Number) -> bool:
 
 
 def _no_more(bound: Bound, makespan: Number) -> Bound:
-    """Take back what rounding has put on a bound above the verified makespan; what is further above is a mistake."""
+    """Lower a bound that exceeds the verified makespan by rounding; a larger excess is an error of the algorithm."""
     above = bound.value > makespan and _equal(bound.value, makespan)
     return replace(bound, value=makespan) if above else bound
 
@@ -368,7 +368,7 @@ def _judge(
     return Result(
         instance_name=problem.instance.name,
         instance=problem.instance,
-        # Parameters lie where the schedule has put them: whoever draws it need not ask.
+        # The graph of the result has parameters in the memories that the schedule chose, for drawings.
         graph=graph if steps is None else started(graph, problem.machine, steps),
         orders=proposal.orders if stream is None else stream.orders,
         pattern=None if stream is None else stream.pattern,
@@ -401,8 +401,8 @@ def _without_schedule(
 ) -> tuple[Status, str | None, LeastBudget | None]:
     """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules.
 
-    A class that was searched in vain is no such proof: the scope names it, and the status is unknown. `named` says
-    whether that class is also the one in which the minimum budget is the least; a portfolio states that by itself.
+    A fruitless search of a class is no such proof: the scope names the class, and the status is unknown. `named` says
+    whether the minimum budget refers to the same class; a portfolio states its class itself.
     """
     if least is not None:
         known = problem.least_of(least.memory)

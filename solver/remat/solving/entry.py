@@ -86,7 +86,8 @@ def solve(
     layout : bool
         Find a schedule whose addresses fit the budgets as well (`Result.addresses`).
     seed : int
-        Of the random numbers. The same arguments and seed give the same answer, unless a time limit ends the solve.
+        Seed of the random numbers. The same arguments and seed give the same answer, unless a time limit ends the
+        solve.
     threads : int
         Maximum number of threads of an algorithm that can use several.
     progress : callable, optional
@@ -156,7 +157,7 @@ class Setup:
 
     @cached_property
     def wholes(self) -> Wholes:
-        """What shares are shares of."""
+        """Reference peaks of relative budgets."""
         from remat.solving.relative_budget import Wholes
 
         return Wholes(self.problem)
@@ -167,7 +168,7 @@ class Setup:
         return auto.read_options(self.problem, self.solver, self.options)
 
     def share(self) -> None:
-        """Compute what no budget changes, so that all solves to come have it, and keep what solves find.
+        """Compute the data that do not depend on the budget for later solves, and keep their answers.
 
         Raises
         ------
@@ -202,7 +203,7 @@ class Setup:
             return self.solve(budget, context, warm_start)
 
     def solve(self, budget: Budget, context: Context, warm_start: WarmStart = None, *, layout: bool = False) -> Result:
-        """Solve for a budget, with addresses if so asked, in a context that began already."""
+        """Solve for a budget, optionally with addresses, in a running context."""
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         if self.known is None:
             check_reach(problem, solver)
@@ -253,7 +254,7 @@ def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: 
 def _with_layout(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
     """Solve for a schedule whose addresses fit, too."""
     if _is_open(problem):
-        raise OptionError("the batch may be divided in several ways; give one division", argument="layout")
+        raise OptionError("the division of the batch is open; give one division", argument="layout")
     from remat.solving.layout_search import solve_with_layout
 
     def solve_one(asked: Problem, inner: Context) -> Result:
@@ -305,7 +306,7 @@ def _ended(result: Result, context: Context) -> Result:
 
 
 def _end(result: Result, context: Context) -> Iterator[Progress]:
-    """Yield the verified answer as the last event, where it was not reported just so."""
+    """Yield the verified answer as the last event, unless it was already reported."""
     figures = (context.best_makespan, context.best_bound)
     if result.makespan is not None and figures != (result.makespan, result.lower_bound):
         seconds = time.monotonic() - context.started

@@ -35,7 +35,7 @@ GIVEN = Algorithm(
     within="the given runs",
     devices=True,
 )
-"""Who is said to have made the schedule; it is in no registry."""
+"""The source of an external schedule, which is not registered as an algorithm."""
 
 
 @checked_call(OptionError)
@@ -113,7 +113,7 @@ def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:
 
 
 def _check_reads(graph: TaskGraph, tasks: IntArray) -> None:
-    """Refuse runs that read what nobody has made by then."""
+    """Refuse runs that read values before they are written."""
     never = len(tasks)
     first = np.full(len(graph.values), never, dtype=np.int64)
     writes, reads = graph.writes.gather(tasks), graph.reads.gather(tasks)
@@ -124,13 +124,13 @@ def _check_reads(graph: TaskGraph, tasks: IntArray) -> None:
         run, value = int(reads.rows[early[0]]), int(reads.items[early[0]])
         name = graph.described(int(tasks[run]), repr)
         raise OptionError(
-            f"run {run}, {name}, reads {graph.values[value]!r}, which no run before it makes",
+            f"run {run}, {name}, reads {graph.values[value]!r}, which no earlier run writes",
             argument="runs",
         )
 
 
 def _check_rules(problem: Problem, steps: Steps) -> None:
-    """Refuse what the verifier rejects whatever the budget: outputs that are missing, runs that may not be repeated."""
+    """Refuse violations at any budget: missing outputs, and repeated runs of tasks that must run once."""
     unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
     outcome = place(problem.graph, unbounded, steps)
     assert not isinstance(outcome, Unplaceable)

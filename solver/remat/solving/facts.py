@@ -37,7 +37,7 @@ RANKS_ALGORITHM = "zero"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Least bytes that a memory must hold, and the task that sets them (None: residency alone), with its module."""
+    """Minimum bytes of a memory, and the task that sets them (None: residency alone), with its module."""
 
     size: int
     task: str | None
@@ -66,7 +66,7 @@ class Facts:
     variants : int
         Ways to run the stages of a chain, all together; 0 where each stage has one.
     tasks, values : int
-        Of the task graph that the instance lowers to.
+        Numbers of tasks and values of the lowered task graph.
     total_size : int
         All values together, each once.
     largest_value, longest_task : Largest or None

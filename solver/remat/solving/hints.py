@@ -10,12 +10,12 @@ from remat.plugin.proposal import ALL_SCHEDULES
 from remat.plugin.registry import Algorithm
 
 ONE_ORDER = ("reference order", "improved order")
-"""What scopes say where all first runs are in one order."""
+"""Parts of scopes with a fixed order of first runs."""
 
 OTHER_ORDERS = "dag-order-exact"
 
 PORTFOLIO = "auto"
-"""Whoever was asked so has been sent everywhere already."""
+"""The portfolio, which has already tried all suggestions."""
 
 
 def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], scope: str | None) -> Iterator[str]:
@@ -34,9 +34,9 @@ def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], sc
         return
     yield from _other_orders(problem, solver, options, scope)
     if problem.used.machine.links and not solver.several_memories:
-        yield "the machine has links, which this algorithm does not use; algorithm auto asks others that do"
+        yield "the machine has links, which this algorithm does not use; algorithm auto tries others that do"
     else:
-        yield "algorithm auto asks others, which may find a schedule outside this class"
+        yield "algorithm auto tries others, which may find a schedule outside this class"
 
 
 def _other_orders(problem: Problem, solver: Algorithm, options: Mapping[str, Any], scope: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ class Answer:
     Attributes
     ----------
     capacities : tuple of int or None
-        Of all memories; None is unbounded.
+        Capacities of all memories; None is unbounded.
     peaks : tuple of int
         Verified; empty without a schedule.
     makespan : int or float
@@ -44,14 +44,14 @@ class Known:
     -----
     An optimal schedule of a class stays optimal for smaller memories if it still fits. A schedule that is as fast as an
     optimal schedule for larger memories is optimal too. If no schedule of a class fits, none fits smaller memories.
-    Threads share immutable tuples, which are replaced; an answer that is lost in a race is found again.
+    Threads share immutable tuples, which are replaced; an answer that is lost in a race is computed later.
 
     Attributes
     ----------
     answers : tuple of Answer
-        Those with a schedule, the fastest first.
+        Answers with a schedule, the fastest first.
     refusals : tuple of Answer
-        Those without.
+        Answers without a schedule.
     """
 
     solver: Algorithm

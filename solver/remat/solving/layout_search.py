@@ -34,17 +34,18 @@ FIRST_SHARE, SHARE = 0.5, 0.3
 """Shares of the time left for the first solve, and for each one with smaller budgets."""
 
 WORK, SOME_WORK, QUICK_WORK = 1_000_000_000, 100_000_000, 3_000_000
-"""Work of the search for a layout of the first schedule, if no other one fits; of each schedule; and of an order that
-is made from another one."""
+"""Work of a layout search: for the first schedule if no other schedule fits, for each other schedule, and for an order
+that results from a change."""
 
 MOST_INCUMBENTS, MOST_BUDGETS, MOST_CHANGES, MOST_STEPS = 20, 12, 84_000, 1000
-"""Schedules on the way, smaller budgets, and changes of a schedule that are tried; steps of one that is changed."""
+"""Maximum numbers of intermediate schedules, of smaller budgets, of changes to a schedule, and of steps of a changed
+one."""
 
 SHORT, FEW_CHANGES = 50, 1 / 3
-"""Runs up to which all changes are made (each takes quadratic time), and the share of them that comes early."""
+"""Number of runs up to which all changes are tried (in quadratic time each), and the share of changes to try early."""
 
 RERUNS = 0.4
-"""Share of the changes that add or remove a rerun, where the order alone does not do."""
+"""Share of the changes that add or remove a rerun, if changes of the order are not enough."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class _Search:
     incumbents: list[Steps] = field(default_factory=list[Steps])
 
     def run(self) -> Result:
-        """Return the fastest schedule found that fits, or what is known of there being none."""
+        """Return the fastest schedule that fits, or the known reason why none does."""
         first = self._first()
         if first.report is None:
             return first
@@ -340,7 +341,7 @@ class _Search:
         return replace(result, history=first.history)
 
     def _value_of_arena(self, first: Result, laid_out: LaidOut) -> str:
-        """Say which budget the fastest schedule needs with addresses."""
+        """Describe the budget that the fastest schedule needs with addresses."""
         name, units = laid_out.layouts[-1].memory, first.units
         found = layout(first, memory=name, options={"work": QUICK_WORK}, context=self._quiet_context())
         peak = format_size(first.peak_memory[name], units)

@@ -53,7 +53,7 @@ class Refutation(NamedTuple):
 
     @staticmethod
     def of(solver: Algorithm, result: Result) -> Refutation:
-        """Return what the answer of an algorithm says; its schedule, if it has one, is not what is asked here."""
+        """Return the proof or budget in the answer of an algorithm, without its schedule."""
         cut = result.termination in (Termination.TIME_LIMIT, Termination.PATIENCE)
         return Refutation(solver.name, result.scope, solver.guarantee == "strategy", cut)
 
@@ -64,7 +64,7 @@ class Probe(Protocol):
     def __call__(
         self, capacities: Mapping[str, int | None], context: Context, quick: bool, only: str | None = None
     ) -> tuple[Result | None, Sequence[Refutation]]:
-        """Return the best schedule's result, and what the algorithms without a schedule prove."""
+        """Return the best schedule's result, and the proofs of algorithms without a schedule."""
         ...
 
 
@@ -127,9 +127,9 @@ class _Lowering:
         return replace(least, scope=None)
 
     def with_values(self, least: LeastBudget, context: Context) -> LeastBudget:
-        """Return a budget with the task that sets it, and the values resident then, of a schedule that a probe finds.
+        """Return a budget with the task that sets it and the values that are resident then, from a probe's schedule.
 
-        An algorithm that names a budget names the task of its own schedule, whose residents nobody knows.
+        The algorithm's budget names a task of a schedule that it does not return, so its residents are unknown.
         """
         graph, machine, proved = self.problem.graph, self.problem.machine, least
         if len(graph.tasks) > MOST_EXPLAINED:
@@ -158,7 +158,7 @@ class _Lowering:
         self.run(context, quick=False, only=name)
 
     def run_in_turn(self, context: Context) -> None:
-        """Ask all for one byte less; whoever finds a schedule looks for less alone, and all are asked again."""
+        """Run all algorithms with one byte less; if one finds a schedule, it searches lower, and then all rerun."""
         for _ in range(MINIMUM_SOLVES):
             below = self.least.size - 1
             if context.ended or below <= self.refuted:
@@ -169,7 +169,7 @@ class _Lowering:
                 self.run_alone(context, self.found.algorithm)
 
     def run(self, context: Context, *, quick: bool, only: str | None = None) -> None:
-        """Bisect between what is enough and what is not: first one byte less, which may end the search."""
+        """Bisect between a sufficient and an insufficient budget; the first probe is one byte less."""
         small = len(self.problem.graph.tasks) <= SMALL
         failed, first, solves, most = self.refuted, True, MINIMUM_SOLVES, self.probes + MOST_PROBES
         while not context.ended and self.probes < most:
@@ -188,8 +188,8 @@ class _Lowering:
     def _probe(self, size: int, context: Context, *, quick: bool, share: float, only: str | None = None) -> bool:
         """Ask for any schedule at a budget; return whether there is one.
 
-        Its peak is the new minimum if the algorithm that found it finds one there again: some overestimate what their
-        schedules need. Else the budget itself is.
+        Its peak is the new minimum if the algorithm also finds a schedule at this peak, since some algorithms
+        overestimate the need of their schedules. Otherwise the budget is the new minimum.
         """
         self.probes += 1
         inner = context.aside(share=1.0 if quick else share)

@@ -27,7 +27,7 @@ def at_peak(result: Result, memory: int) -> LeastBudget:
 
 
 def setting_task(problem: Problem, least: LeastBudget) -> int | None:
-    """Return the task that sets a minimum budget: one that takes all of it, else what the algorithm names.
+    """Return the task that sets a minimum budget: one that takes all of it, otherwise the algorithm's.
 
     A schedule of this budget may reach its peak at another task first.
     """

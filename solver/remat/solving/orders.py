@@ -61,7 +61,7 @@ def follow(
     orders: Orders,
     initial: tuple[tuple[int, int], ...] | None = None,
 ) -> Followed | tuple[Violation, ...]:
-    """Return the placed steps of orders, with the graph whose tasks they run, or what is wrong with them.
+    """Return the placed steps of orders, with the graph whose tasks they run, or their violations.
 
     `graph` is the instance's own, in which no micro-batch is shared.
 
@@ -81,7 +81,7 @@ def follow(
     there = {value for value, _ in places}
     nowhere = [graph.values[place.value] for place in graph.placeable if place.value not in there]
     if nowhere:
-        return tuple(Violation(None, "initial-placement", f"{name} lies nowhere from the start") for name in nowhere)
+        return tuple(Violation(None, "initial-placement", f"{name} is initially in no memory") for name in nowhere)
     try:
         plan = plan_of(instance, graph, machine, orders, places, tasks)
         steps = place_orders(

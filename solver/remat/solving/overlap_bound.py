@@ -68,7 +68,7 @@ class Hiding:
 def hiding_of(
     machine: Machine, time: NumberArray, size: IntArray, *, compute_time: Number, least: int
 ) -> Hiding | None:
-    """Say what the links can hide of a schedule that runs everything once; None without links at its memory.
+    """Return the transfers that links can hide behind a schedule that runs each task once; None without links.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def hiding_of(
 
 
 def _stops(machine: Machine, link: Link) -> bool:
-    """Whether a processor stands still while a link works."""
+    """Whether a processor is idle while a link works."""
     return any(link.channel == processor.name for processor in machine.processors)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 START = "there from the start"
 STATIC = "static memory"
 SHARED = "bytes used twice: in place, or in parts"
-"""What is left where values overlap, or where a part of one is elsewhere; mostly negative."""
+"""Correction for overlapping values and for values that are partly in another memory; mostly negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,9 @@ class Peak:
     task : str
         What that step does, as `Result.peak_step` says.
     stage : int or None
-        Of the task that runs then, from 0: the stage of a chain or of a pipeline's plan, or the step of a time loop; of
-        a join, the stage of one of its chains. None if no task runs, and if the task or the instance has none.
+        Number of the stage of the running task, from 0: the stage of a chain or of a pipeline's plan, or the step of a
+        time loop; of a join, the stage of one of its chains. None if no task runs, and if the task or the instance has
+        none.
     time : int or float
     held : tuple of Held
         The largest first; their sizes add up to `size`.

@@ -45,7 +45,7 @@ LATE_EXPLORATION = 0.5
 """Share of the second try if all were too slow: they start again, and would be as late in less time."""
 
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
-"""How those end that might have gone on."""
+"""Terminations of algorithms that could have continued."""
 
 GROWTH, GAIN = 4, 0.001
 """Factor between the work of a round of deepening and the next one, and share of the makespan that counts as a gain."""
@@ -82,12 +82,12 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
 
     Notes
     -----
-    Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
-    schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
-    best has the time that is left. If all have ended at limits of their work, the best ones run again with more. If no
-    candidate finds a schedule or proves that none exists, the other algorithms that accept the kind run one after the
-    other. They also run, the covered ones last, if the user's time limit is not used up. If a memory is too small for
-    every schedule, the candidates still run, to report a sufficient budget.
+    Each answer is checked like a direct request: the schedule is placed and verified, and the claims are compared. The
+    result is the fastest schedule, with all bounds that hold for it. Each anytime algorithm runs for a while; then the
+    best one gets the remaining time. If all have ended at their work limits, the best ones run once more with higher
+    limits. If no candidate finds a schedule or a proof, the other algorithms for the kind run one after the other. They
+    also run, the covered ones last, if the user's time limit is not used up. If a memory is too small for every
+    schedule, the candidates still run, to report a sufficient budget.
     """
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
@@ -99,7 +99,8 @@ def _prepared(problem: Problem, options: AutoOptions, context: Context) -> _Port
     if problem.kind == "dag" and problem.graph.parts:
         task = problem.graph.described(min(problem.graph.parts), repr)
         raise OptionError(
-            f"{NAME!r} knows no task such as {task}, which is a collective of several memories", argument="algorithm"
+            f"{NAME!r} does not support tasks such as {task}, which is a collective of several memories",
+            argument="algorithm",
         )
     if context.gap is None and len(problem.graph.tasks) > SMALL:
         context.gap = GAP
@@ -118,7 +119,7 @@ class _Answer:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What makes an answer better: a shorter schedule (of a stream, a shorter period), or more that is proved."""
+        """Sort key of answers: a faster schedule (for a stream, a shorter period), then a stronger proof."""
         proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
         report = self.result.report
         length = 0 if report is None else report.makespan
@@ -220,7 +221,7 @@ class _Portfolio:
         return max(before[0] - makespan, bound - before[1]) > GAIN * before[0]
 
     def ask_quick(self) -> None:
-        """Ask those that take little time, and the one that answers where many budgets are asked about."""
+        """Run the quick candidates, and the algorithm that answers questions about many budgets."""
         chosen, alone = selection.candidates(self.problem), selection.for_many(self.problem.used)
         many = () if alone is None else (selection.Candidate(alone, registry.Trial()),)
         few = tuple(selection.with_little_work(self.problem))
@@ -228,12 +229,12 @@ class _Portfolio:
             self._ask(candidate, share=EARLY_SHARE)
 
     def ask_alone(self, name: str) -> None:
-        """Ask one algorithm, as it is asked among all candidates."""
+        """Run one algorithm as it runs among all candidates."""
         for candidate in (one for one in selection.candidates(self.problem).every if one.algorithm.name == name):
             self._ask(candidate)
 
     def _ordered(self, listed: Sequence[Candidate]) -> list[Candidate]:
-        """Put those last that look for other orders, where the listed one must be kept."""
+        """Put candidates that search for other orders last if the listed order must be kept."""
         return (
             sorted(listed, key=lambda candidate: candidate.trial.free) if self.options.order == "listed" else [*listed]
         )
@@ -244,7 +245,7 @@ class _Portfolio:
             self._ask(candidate, share=1 / (len(listed) - k + with_others))
 
     def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
-        """Ask all for a while, and then the one that did best for as long as there is time.
+        """Run all candidates for a while, and then the best one for the remaining time.
 
         The one that is best after the first try has half of the time or more, and the next ones most of what is left.
         Those that were stopped before they had any schedule are asked once more, since that says nothing of how good
@@ -272,7 +273,7 @@ class _Portfolio:
     def _explore(
         self, listed: Sequence[Candidate], share: float, *, again: bool = False
     ) -> list[tuple[Candidate, _Answer]]:
-        """Ask each for its part of a share of the time; return those that did not end by themselves."""
+        """Run each candidate for its part of a share of the time; return those that the limit stopped."""
         limit, unfinished = self.seconds, list[tuple[Candidate, _Answer]]()
         for candidate in listed:
             left = max(self.context.seconds_left or 0.0, 1e-9)
@@ -303,7 +304,7 @@ class _Portfolio:
         return self.context.stopped or (best is not None and best.result.status is Status.OPTIMAL)
 
     def _ask(self, candidate: Candidate, *, share: float = 1.0, again: bool = False) -> _Answer | None:
-        """Ask an algorithm, unless all is settled; what it refuses, or fails at, is left to others."""
+        """Run an algorithm, unless the answer is settled; after a refusal or failure, other algorithms follow."""
         if self.settled or (candidate.key in self.asked and not again):
             return None
         self.asked.add(candidate.key)
@@ -378,7 +379,7 @@ class _Portfolio:
     # --- the answer ---------------------------------------------------------------------------------------------------
 
     def merged(self, *, minimum: bool = True) -> Proposal:
-        """Return the best schedule with all that was proved by anybody, or what is known of there being none.
+        """Return the best schedule with the proofs of all algorithms, or the known reason why none exists.
 
         Without a schedule, `minimum` says whether to search for the smallest budget that has one.
         """
@@ -447,13 +448,13 @@ class _Portfolio:
                 known = found.get(bound.scope)
                 if known is None or bound.value > known.value:
                     found[bound.scope] = bound
-        if any(line.startswith("bug:") for line in self.log):  # what was reported on the way may have been refuted, too
+        if any(line.startswith("bug:") for line in self.log):  # reported bounds may have been refuted, too
             whole = found.get(ALL_SCHEDULES)
             self.context.best_bound = None if whole is None else whole.value
         return tuple(found.values())
 
     def _longest(self, answers: list[_Answer]) -> Termination:
-        """Say why there is nothing better: a limit that struck anybody last, else what the answers say themselves."""
+        """Return why the search ended: the last limit that stopped an algorithm, otherwise the answers' reasons."""
         said = {answer.candidate.key: answer.result.termination for answer in self.answers}.values()
         for limit in (Termination.TIME_LIMIT, Termination.PATIENCE):
             if limit in said:
@@ -461,7 +462,7 @@ class _Portfolio:
         return next((answer.result.termination for answer in reversed(answers)), Termination.COMPLETED)
 
     def _refuted(self) -> tuple[str | None, LeastBudget | None]:
-        """Return the class that has no schedule, and the least budget with which this would find one."""
+        """Return the class without a schedule, and the minimum budget at which it has one."""
         if self.problem.exceeded is not None:
             return None, smallest_named([answer.result.least_budget for answer in self.answers])
         refuted = [answer for answer in self.answers if answer.result.scope is not None]
@@ -469,7 +470,7 @@ class _Portfolio:
         least = smallest_named([answer.result.least_budget for answer in proved or self.answers])
         if not refuted:
             return None, least
-        # Of several classes, the one of whoever searches longest, and last.
+        # Among several classes, that of the algorithm that searches longest, and last.
         return (proved or refuted)[-1].result.scope, least
 
     def _named_by(self, least: LeastBudget | None) -> str | None:
@@ -477,18 +478,18 @@ class _Portfolio:
         return next((one.solver.name for one in self.answers if one.result.least_budget == least), None)
 
     def _notes_without(self, *, proved: bool) -> tuple[str, ...]:
-        """Say what is known of there being none; where that is proved, who did not know the instance is no matter."""
+        """Yield notes on a missing schedule; after a proof, algorithms that refused the instance are not listed."""
         notes = [note for answer in self.answers for note in answer.proposal.notes]
         return tuple(dict.fromkeys([*notes, *(() if proved else self.refusals[:3])]))
 
     def _remarks(self, best: _Answer) -> Iterator[str]:
-        """Say what an order is worth, who had too little time, and what of the machine is left unused."""
+        """Yield notes on the gain of another order, algorithms without enough time, and unused parts of the machine."""
         yield from self._worth(best)
         yield from self._late(best)
         machine, report = self.problem.machine, best.result.report
         assert report is not None
         if machine.links and not any(answer.solver.several_memories for answer in self.answers):
-            yield "nothing that was asked uses the links of this machine"
+            yield "none of the algorithms that ran uses the links of this machine"
         if len(machine.processors) > 1:
             idle = [name.name for name in machine.processors if not report.busy.get(name.name)]
             if idle:

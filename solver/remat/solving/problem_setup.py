@@ -35,7 +35,7 @@ AnyInstance: TypeAlias = "str | os.PathLike[str] | IO[Any] | dict[str, Any] | In
 
 SMALLEST_SHARE = Decimal("1e-300")
 MOST_DIGITS = 1000
-"""What is no share: smaller numbers but 0, and numbers of more digits."""
+"""Limits of shares: positive numbers below, and numbers with more digits, are not shares."""
 
 AUTO_SECONDS = 60.0
 """Default time limit of the algorithm ``auto``."""
@@ -153,7 +153,7 @@ def contained(solver: registry.Algorithm) -> Iterator[None]:
 
 
 def with_reported(proposal: Proposal, solver: registry.Algorithm, context: Context) -> Proposal:
-    """Return a proposal that stands by what was reported while it was made: a schedule, if it has none, and bounds.
+    """Return a proposal completed by its progress reports: the best reported schedule if it has none, and bounds.
 
     Therefore no answer retracts a gap that was shown, or at which the algorithm was stopped. A bound above a schedule's
     makespan is a wrong claim, like any other.
@@ -193,11 +193,11 @@ def make_problem(
 
 
 LEAST_PERCENT = 2
-"""From here on a bare number may well be meant in per cent."""
+"""Larger bare numbers may be meant in per cent."""
 
 
 def read_share(value: object, argument: str) -> Fraction:
-    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly; of a bare 10, which may mean 10 %, the sign is asked for."""
+    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly; a bare 10, which may mean 10 %, is refused."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         number = Decimal(text.removesuffix("%").strip() if isinstance(value, str) else str(parse_number(value)))
@@ -207,7 +207,7 @@ def read_share(value: object, argument: str) -> Fraction:
         if 0 < number < SMALLEST_SHARE:
             raise ValueError
     except (InvalidOperation, ValueError):
-        raise OptionError(f"{brief(value)} is no share >= 0; write 0.2 or 20%", argument=argument) from None
+        raise OptionError(f"{brief(value)} is not a share >= 0; write 0.2 or 20%", argument=argument) from None
     percent = text.endswith("%")
     if number >= LEAST_PERCENT and not percent:
         raise OptionError(

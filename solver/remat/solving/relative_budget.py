@@ -29,10 +29,11 @@ COPYING_ALGORITHMS: tuple[tuple[str, dict[str, bool]], ...] = (
     ("offload-greedy", {"bound": False}),
     ("weight-offload", {}),
 )
-"""Where inputs or outputs lie elsewhere: without a limit these run everything once, and move nothing else."""
+"""Algorithms for inputs or outputs in other memories: without a limit they run each task once and move no other
+value."""
 
-NOTHING = "{} of nothing: no schedule without recomputation is known; write a size such as 8GB"
-"""What is said of a share without a whole."""
+NOTHING = "{} of an unknown peak: no schedule without recomputation is known; write a size such as 8GB"
+"""Error for a relative budget without a reference peak."""
 
 
 def plainest(instance: Instance) -> str:
@@ -61,7 +62,7 @@ def plain_budget(budget: Any) -> Any:
         remedy = f"for a size, write {int(plain)}, or a text such as '8GB'"
     else:
         remedy = "for a size, write a text such as '8GB' or '80%'"
-    raise QuantityError(f"{brief(plain)} is no share: as a float, a budget lies between 0 and 1; {remedy}")
+    raise QuantityError(f"{brief(plain)} is not a share: as a float, a budget lies between 0 and 1; {remedy}")
 
 
 def share_of(budget: object) -> Decimal | None:
@@ -79,7 +80,7 @@ def share_of(budget: object) -> Decimal | None:
     except InvalidOperation:
         percent = Decimal("NaN")
     if not (percent.is_finite() and 0 < percent <= 10_000):
-        raise QuantityError(f"{brief(budget)} is no share of the peak; write a size such as 8GB, or 80%")
+        raise QuantityError(f"{brief(budget)} is not a share of the peak; write a size such as 8GB, or 80%")
     return percent / 100
 
 
@@ -87,16 +88,16 @@ def share_of(budget: object) -> Decimal | None:
 class Wholes:
     """Peaks of a machine's memories (by name) without recomputation and without budgets.
 
-    Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
-    all states are stored in its quickest level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs
-    or outputs that lie elsewhere are copied there and back, as early as they can be.
+    Each task runs once, in the reference order, and each value is freed after its last use. An adjoint with storage
+    stores all states in its fastest level. For a pipeline it is the largest peak of any device under 1F1B. Inputs and
+    outputs in other memories are copied from and to them at the earliest times.
     """
 
     problem: Problem
 
     @cached_property
     def peaks(self) -> Mapping[str, int] | None:
-        """The verified peaks; None where no such schedule is known. Computed when first asked for."""
+        """The verified peaks; None if no such schedule is known. Computed on first use."""
         whole = self.problem
         # Computed here, they are shared with the problem itself.
         _ = whole.graph, whole.no_recompute_time, whole.least_objective, whole.memory_bounds
@@ -114,7 +115,7 @@ class Wholes:
         return None
 
     def part(self, share: Decimal, memory: str, shown: str) -> int:
-        """Return a share of a memory's peak; `shown` is how it was asked for.
+        """Return a share of a memory's peak; `shown` is the text of the request.
 
         Raises
         ------
@@ -126,7 +127,7 @@ class Wholes:
         whole = max(self.peaks.values()) if self.problem.instance.budgets_are_for_all else self.peaks.get(memory, 0)
         if whole == 0:
             raise OptionError(
-                f"{shown} of nothing: {memory!r} holds nothing when nothing is recomputed; write a size such as 8GB",
+                f"{shown} of 0: {memory!r} is empty without recomputation; write a size such as 8GB",
                 argument="budget",
             )
         return int(share * whole)

@@ -114,13 +114,13 @@ class Result(Shown):
     machine : Machine
         With the budgets applied.
     units : Units
-        Of times and sizes.
+        Units of times and sizes.
     algorithm : str
         The algorithm that found the schedule (for `auto`, the chosen algorithm).
     options : mapping
         Its options that differ from their defaults.
     seed : int
-        Of random numbers.
+        Seed of random numbers.
     status : Status
     termination : Termination
         Why the solve ended.
@@ -157,7 +157,7 @@ class Result(Shown):
     notes : tuple of str
         Remarks of the algorithm, and remedies where there is no schedule.
     answer : Answer or None
-        Of `remat.least_budget` or `remat.largest_batch`.
+        Answer of `remat.least_budget` or `remat.largest_batch`.
     history : tuple of Progress
         Each improvement of schedule or bound, with its time, as the algorithms reported it.
     orders : Orders or None
@@ -221,7 +221,7 @@ class Result(Shown):
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What the schedule decides for each value: kept, recomputed, offloaded or dropped; empty without a schedule.
+        """The decision for each value: kept, recomputed, offloaded or dropped; empty without a schedule.
 
         Examples
         --------
@@ -236,7 +236,7 @@ class Result(Shown):
 
     @cached_property
     def peak(self) -> Peak | None:
-        """The values at the peak of the working memory (of a pipeline, of the fullest device); None without a schedule.
+        """The values at the peak of the working memory (pipelines: of the fullest device); None without a schedule.
 
         Examples
         --------
@@ -259,13 +259,13 @@ class Result(Shown):
 
     @cached_property
     def shortfall(self) -> Shortfall | None:
-        """Why there is no schedule: the needed memory by purpose, and remedies; None if there is a schedule."""
+        """The reason why there is no schedule: the needed memory by purpose, and remedies; None if there is one."""
         found: Shortfall | None = import_module(self._short_by).shortfall_of(self)
         return found
 
     @cached_property
     def stage_decisions(self) -> StageDecisions:
-        """What the schedule decides for each stage (of a pipeline, for each stage and micro-batch).
+        """The decision for each stage (for a pipeline, for each stage and micro-batch).
 
         Empty without a schedule, and for trees and task graphs. Numbers count from 0, as indices do.
 
@@ -350,7 +350,7 @@ class Result(Shown):
 
     @property
     def reference_time(self) -> Number:
-        """What `overhead` is relative to: the no-recompute time, or `transfer_bound` if that is larger."""
+        """The reference of `overhead`: the no-recompute time, or `transfer_bound` if that is larger."""
         return max(self.no_recompute_time, self.transfer_bound)
 
     @property
@@ -361,7 +361,7 @@ class Result(Shown):
         return (self.makespan - self.lower_bound) / self.makespan if self.makespan else 0.0
 
     def peak_step(self, memory: str) -> str:
-        """Name the step at which a memory's peak stands."""
+        """Name the step of a memory's peak."""
         index = None if self.report is None else self.report.peaks[memory].step
         if index is None:
             return "initial residency"

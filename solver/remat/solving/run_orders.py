@@ -23,14 +23,15 @@ Value = tuple[int, Number]
 """The bytes by which an arena exceeds the capacity, and the total run time."""
 
 ROUNDS = ((5, 4_000), (50, 4_000), (500, 20_000))
-"""Restarts, in turn: changes after which one is compared again with what was accepted then (late acceptance), and the
-number of changes. Greedy arenas have wide plateaus, and no single pace leaves all of them."""
+"""Restarts, one after the other: the history length of late acceptance, and the number of changes. Greedy arenas have
+wide plateaus, and no single history length leaves all of them."""
 
 MOST_REFUSALS = 100
 """Orders that break a rule of which lifetimes know nothing, after which a search ends."""
 
 NEAR, MOST_CHECKS = 0.04, 200
-"""Share of the capacity by which a greedy arena may exceed it for the exact search to be asked, and how often it is."""
+"""Share of the capacity by which a greedy arena may exceed it and still start an exact search, and the number of
+searches."""
 
 
 class RunOrders:
@@ -39,7 +40,7 @@ class RunOrders:
     Parameters
     ----------
     problem : Problem
-        Of one processor.
+        A problem with one processor.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -15,10 +15,10 @@ from remat.plugin.proposal import ALL_SCHEDULES, Proposal
 from remat.plugin.registry import Algorithm
 
 ONE_MEMORY = "in one memory"
-"""What scopes say of an algorithm that uses one memory only, where the machine has links to others."""
+"""Part of the scope of an algorithm that uses one memory of a machine with links."""
 
 ONE_PROCESSOR = "on one processor"
-"""What scopes say of an algorithm that uses one processor only, where the machine has several."""
+"""Part of the scope of an algorithm that uses one of several processors."""
 
 
 def scope_of(machine: Machine, solver: Algorithm, scope: str, *, of_memory: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Why a budget is too small: static bytes, the critical task's needs, and remedies."""
+"""Explanation of a budget that is too small: static bytes, the critical task's needs, and remedies."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 TRAINING = (PARAMETERS, GRADIENTS, STATES)
-"""What training holds beside activations, by the names that task graphs give these terms."""
+"""Memory of training other than activations, by the names of terms in task graphs."""
 
 MOST_NAMED = 3
 """Values that a part of a need names."""
 
 MOST_SHARES = 1024
-"""Devices or ranks that a remedy may ask for."""
+"""Maximum number of devices or ranks in a remedy."""
 
 LEAST_SHARE = 5
 """Per cent of a batch, at the least, that a remedy names."""
@@ -90,14 +90,14 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """Why there is no schedule within a budget.
+    """The reason why there is no schedule within a budget.
 
     Attributes
     ----------
     memory : str
         Empty if all memories together are too small.
     capacity : int
-        Of all memories together if `memory` is empty.
+        Capacity; of all memories together if `memory` is empty.
     need : int
         Bytes that every schedule needs, if `proved`; else those of the smallest budget that is known to do, or of the
         largest that is known not to.
@@ -221,7 +221,7 @@ def _together(result: Result) -> MemoryBound | None:
 
 
 def _alone(result: Result) -> bool:
-    """Whether a memory is too small by itself."""
+    """Whether a memory alone is too small."""
     capacity = {memory.name: memory.capacity for memory in result.machine.memories}
     return any(
         (limit := capacity[name]) is not None and bound.size > limit for name, bound in result.memory_bounds.items()
@@ -275,7 +275,7 @@ def _parts(
     *,
     proved: bool,
 ) -> tuple[Part, ...]:
-    """Split a need into what is static, what the critical task touches, and the rest."""
+    """Split a need into static bytes, bytes of the critical task, and the rest."""
     static = sum(graph.static_bytes(machine, memory) for memory in memories)
     found = {STATIC: min(static, least.size)}
     named: dict[str, Sequence[int]] = {}
@@ -332,7 +332,7 @@ def _rest(
 ) -> Sequence[int]:
     """Return the values that may take the bytes that the task itself does not need."""
     rest = _candidates(graph, machine, least.task, memories, size) if size else []
-    # What no task makes is all that a proof counts beside the task, without the terms `found`.
+    # A proof counts, in addition to the task, only values that no task writes, without the terms `found`.
     certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
     return certain if proved and certain else rest
 
@@ -379,9 +379,9 @@ def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: 
 def _split(
     instance: Instance, graph: TaskGraph, machine: Machine, memories: Sequence[int], *, shared: bool
 ) -> dict[str, int]:
-    """Return how much of parameters, gradients and optimizer states memories hold, where the instance says that.
+    """Return the bytes of parameters, gradients and optimizer states in memories, if the instance has them.
 
-    Of one device of a pipeline it is an equal share (`shared`): where layers lie is the schedule's choice.
+    A device of a pipeline counts an equal share (`shared`), because the schedule chooses the device of each layer.
     """
     if graph.terms:
         first, names = machine.memories[0].name, {machine.memories[memory].name for memory in memories}
@@ -401,7 +401,7 @@ def _split(
 
 
 def _of_source(source: str | None, static: int) -> dict[str, int]:
-    """Split the static memory of a generated transformer: the same with parameters as values says what there is."""
+    """Split the static memory of a generated transformer by generating it with parameters as values."""
     from remat.generate import generate
     from remat.generate.source_command import generated_by
 
@@ -434,7 +434,7 @@ def _remedies(
     *,
     shared: bool,
 ) -> Iterator[Remedy]:
-    """Yield what makes room, each with the bytes that are then needed."""
+    """Yield changes that reduce the memory, each with the bytes that are then needed."""
     parameters, states, training = split.get(PARAMETERS, 0), split.get(STATES, 0), sum(split.values())
     if is_pipeline(instance):
         devices = len(machine.processors)

@@ -32,11 +32,11 @@ class Term:
 
 
 NEW = ("n", "p")
-"""Letters with which names of what an update makes begin."""
+"""First letters of the names of values that an update writes."""
 
 
 def terms_of(graph: TaskGraph, machine: Machine) -> tuple[Term, ...]:
-    """Return the kinds of values of an instance, parameters first; none where nobody trains."""
+    """Return the kinds of values of an instance, parameters first; empty without training."""
     if not graph.terms:
         return ()
     names = [PARAMETERS, GRADIENTS, STATES, *dict.fromkeys(graph.terms.values()), ACTIVATIONS]

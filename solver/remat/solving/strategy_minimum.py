@@ -15,7 +15,7 @@ from remat.verifier import check
 def least_of_strategy(
     problem: Problem, steps: Steps, overrun: Unplaceable, placed_on: Callable[[Machine], Steps | Unplaceable]
 ) -> LeastBudget | None:
-    """Return the least budget of the memory that is too small; None if none is enough.
+    """Return the minimum budget of the memory that is too small; None if no budget is enough.
 
     The schedule may use more with unlimited memory; in scarce memory its steps wait for free memory.
 
@@ -23,7 +23,7 @@ def least_of_strategy(
     ----------
     problem : Problem
     steps : Steps
-        In order; those with start times of their own need what they need at these times.
+        In order; steps with start times keep them, which determines their memory.
     overrun : Unplaceable
         Why they do not fit.
     placed_on : callable

@@ -29,15 +29,15 @@ class Stream:
     Attributes
     ----------
     pattern : Pattern or ModuloSchedule
-        Of stages: with the versions that each keeps.
+        A pattern of stages with their kept versions, or of samples.
     graph : TaskGraph
-        Of the instance's micro-batches, parameters with the bytes of all their versions; or of its samples.
+        The graph of the instance's micro-batches, parameters with the bytes of all their versions; or of its samples.
     orders : Orders or None
         What each device runs for these micro-batches, in order; None for samples.
     steps : Steps
         Likewise, with the times that the pattern says.
     report : Report
-        Of these steps; `steady` is that of a period, and what is wrong with either is among the violations.
+        The report of these steps, with `steady` for a period and the violations of both.
     """
 
     pattern: PeriodicSchedule
@@ -128,7 +128,7 @@ def _training(instance: Instance, pattern: Pattern) -> Training:
 
 
 def _orders(pattern: Pattern, devices: int, batches: int) -> Orders:
-    """Return what each device runs for the first micro-batches, in order."""
+    """Return the operations of each device for the first micro-batches, in order."""
     lists: list[list[tuple[Number, Pass]]] = [[] for _ in range(devices)]
     for beat in pattern.beats:
         if not beat.is_copy:

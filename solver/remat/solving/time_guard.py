@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE_SHARE, GRACE_SECONDS = 0.03, 0.2
-"""What an algorithm may take beyond its limit before it is interrupted: a share of the limit, and seconds."""
+"""Time that an algorithm may exceed its limit before it is interrupted: a share of the limit, and seconds."""
 
 LAST_SHARE, LAST_SECONDS = 0.08, 0.7
-"""When placement and verification are given up: the rest of a tenth of the limit, and of a second."""
+"""Further time until placement and verification are abandoned: the rest of a tenth of the limit, and of a second."""
 
 CANCEL_SECONDS = 0.1
-"""What an algorithm may take after it was cancelled before it is interrupted."""
+"""Time between the cancellation of an algorithm and its interruption."""
 
 RETRY_SECONDS = 0.02
-"""Time between two attempts to interrupt, where the first one came at a bad moment or was swallowed."""
+"""Time between two attempts to interrupt if the first one was unsafe or the exception was swallowed."""
 
 UNSAFE = ("<frozen importlib", "/ortools/", "\\ortools\\", "core/_internal.py", "core\\_internal.py")
 """Files whose code must not be interrupted: imports of extensions, callbacks of solvers in other languages, and calls
-from numpy's C code, which turns any exception into an error of its own."""
+from numpy's C code, which replaces any exception by another error."""
 
 THREADS, WAITING = "threading.py", ("bootstrap", "run", "join", "wait")
-"""In this file only functions with these names may be interrupted: not those that hold a lock, nor the start of a
-thread, which counts as the thread that starts it until it runs."""
+"""In this file only functions with these names may be interrupted. Others hold a lock or start a thread, which counts
+as the thread that starts it until it runs."""
 
 
 COLLECTING = ("gc_callback", "__del__")
@@ -90,8 +90,8 @@ def guarded(
 
     Notes
     -----
-    Guards nest: each raises an exception class of its own, and catches no other. Code in other languages is not
-    interrupted; the exception is raised when that code returns.
+    Guards nest: each raises and catches its own exception class. Code in other languages is not interrupted; the
+    exception is raised when that code returns.
     """
     if end is None and cancel is None:
         return call(), False
@@ -125,7 +125,7 @@ class _Alarm:
         self.fired = False
 
     def fire(self) -> None:
-        """Raise the exception, if the thread is not where that would do harm; then, or later, it is raised again."""
+        """Raise the exception if the thread's current code may be interrupted; otherwise, and afterwards, try again."""
         self.due = time.monotonic() + RETRY_SECONDS
         starting = dict(_STARTING)
         if _interruptible(sys._current_frames().get(self.thread)) and not _closes_generator(self.thread):
@@ -157,7 +157,7 @@ class _Watchdog:
             self._changed.notify()
 
     def forget(self, alarm: _Alarm) -> None:
-        """Raise nothing from now on, nor what has not arrived yet."""
+        """Cancel the alarm, including an exception that has not arrived yet."""
         with self._changed:
             self._alarms.discard(alarm)
         if alarm.fired:
@@ -178,7 +178,7 @@ _watchdog = _Watchdog()
 
 
 def _after_fork() -> None:
-    """Give a forked process a watchdog of its own: threads, and who holds a lock, stay behind."""
+    """Give a forked process a new watchdog, because threads and owners of locks do not survive a fork."""
     global _watchdog
     _watchdog = _Watchdog()
 
@@ -210,7 +210,7 @@ def _instruction(frame: FrameType) -> str:
 
 
 def _closes_generator(thread: int) -> bool:
-    """Whether a thread handles the end of a generator: an exception raised meanwhile may reach nobody."""
+    """Whether a thread handles the end of a generator, where an exception may be lost."""
     handled: Any = sys._current_exceptions().get(thread)
     return isinstance(handled[1] if isinstance(handled, tuple) else handled, GeneratorExit)
 
@@ -222,9 +222,9 @@ _STARTING: dict[Any, Any] = getattr(threading, "_limbo", {})
 def _raise_in(thread: int, raised: type[Overrun], starting: dict[Any, Any]) -> None:
     """Raise an exception in a thread when it next runs Python code.
 
-    Nothing is raised if other threads are being started now than are in `starting`. Until a thread runs, the
-    interpreter takes it for the one that starts it, and would raise the exception there; the other one would then wait
-    for it for ever.
+    The function does nothing if the threads that are starting now differ from `starting`. Until a new thread runs, the
+    interpreter identifies it with the thread that starts it, and would raise the exception in the new one. The starting
+    thread would then wait for it forever.
     """
     import ctypes
 
@@ -236,15 +236,15 @@ def _raise_in(thread: int, raised: type[Overrun], starting: dict[Any, Any]) -> N
 
 
 class _Replaced(Overrun):
-    """Takes the place of an exception that is no longer wanted, and is caught where it is raised."""
+    """Replaces an exception that is no longer wanted, and is caught where it is raised."""
 
 
 def _take_back() -> None:
     """Take back an exception that was raised in this thread and has not arrived.
 
-    Another exception takes its place and is caught here. `PyThreadState_SetAsyncExc(thread, NULL)` would forget the
-    exception and keep the interpreter's request to look for one: from then on every call would look in vain, and
-    CPython 3.11 would never leave a function call under a trace function (coverage, debuggers).
+    Another exception replaces it and is caught here. `PyThreadState_SetAsyncExc(thread, NULL)` would forget the
+    exception but keep the interpreter's request to check for one. Every later call would check in vain, and CPython
+    3.11 would never leave a function call under a trace function (coverage, debuggers).
     """
     import ctypes
 

@@ -94,9 +94,9 @@ class Examined:
         What was judged; the steps have start times.
     report : Report
     orders : Orders or None
-        Of a pipeline whose schedule lists orders: the steps follow from these.
+        Orders of a pipeline's schedule, from which the steps follow.
     pattern : Pattern, ModuloSchedule or None
-        Of a stream, whose schedule is a pattern: steps follow from that, and orders of a pipeline.
+        Pattern of a stream's schedule, from which steps and a pipeline's orders follow.
     addresses : AddressTable or None
     """
 
@@ -111,10 +111,10 @@ class Examined:
     addresses: AddressTable | None = None
 
     def as_result(self) -> Result:
-        """Return the schedule as a result, for those who draw results.
+        """Return the schedule as a result, for example to draw it.
 
-        Whatever was measured is the verifier's. Status, bound and class are what the document states, where it states
-        what was measured, and are marked so; otherwise the bound is that of the tasks that any schedule must run.
+        All measurements are the verifier's. If the document's figures agree with them, status, bound and class are
+        those of the document, and are marked as claims. Otherwise the bound follows from the required tasks.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class Examined:
 
     @property
     def refusal(self) -> str:
-        """Why an invalid schedule is refused: the instance that it is of, or its first violation; empty if valid."""
+        """The reason to refuse a schedule: its instance, or its first violation; empty if it is valid."""
         broken = self.report.violations
         first = next(iter(broken), None)
         if first is None:
@@ -289,7 +289,7 @@ def examine(
 
 
 def _with_addresses(report: Report, graph: TaskGraph, machine: Machine, steps: Steps, table: AddressTable) -> Report:
-    """Return a report that says of the addresses, too, what is wrong with them, and how large the arenas are."""
+    """Return a report that includes the violations of the addresses and the sizes of the arenas."""
     if not report.ok:
         return replace(report, notes=(*report.notes, "addresses are checked once the schedule breaks no other rule"))
     violations, arenas = check_addresses(graph, machine, steps, table)
@@ -377,16 +377,18 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Periodic
             raise InstanceError(f"{what} follow each other without end: expected a period and a pattern", "$")
         return None
     if not instance.is_stream or is_chain(instance):
-        what = "a pattern is for pipelines whose weights are stash, double, single or fixed, and for streams of samples"
-        raise InstanceError(f"{what}; a period for chains with a staleness, too", f"$.{given[0]}")
+        what = "only pipelines whose weights are stash, double, single or fixed and streams of samples have a pattern"
+        raise InstanceError(f"{what}; chains with a staleness have a period", f"$.{given[0]}")
     for key in ("steps", "orders"):
         if key in document:
-            raise InstanceError(f"{key} beside a pattern: they follow from that", f"$.{key}")
+            raise InstanceError(f"{key} and a pattern exclude each other: they follow from the pattern", f"$.{key}")
     units = instance.units.build()
     samples = samples_of(instance, machine)
     if samples is not None:
         if "stages" in document:
-            raise InstanceError("stages beside a pattern of samples, which says where everything runs", "$.stages")
+            raise InstanceError(
+                "stages and a pattern of samples exclude each other: the pattern places all tasks", "$.stages"
+            )
         return read_modulo(document, samples.graph, machine, units)
     assert is_pipeline(instance)
     return read_pattern(document, [processor.name for processor in machine.processors], instance.length, units)
@@ -413,7 +415,7 @@ def _differences(own: dict[str, Any], used: dict[str, Any], units: Units) -> lis
 
 
 def _listed(part: dict[str, Any]) -> tuple[str, str]:
-    """Return by what the parts of a machine are sorted where they are compared."""
+    """Return the sort key for comparing the parts of two machines."""
     return part.get("name", ""), str(sorted(part.items()))
 
 

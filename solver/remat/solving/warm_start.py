@@ -22,7 +22,7 @@ WarmStart = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[st
 """A schedule document, its steps alone, the file that contains it, or a result."""
 
 AUTHOR = "warm start"
-"""Who is said to have found a schedule that was given."""
+"""The source of a schedule that was given."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Warm:
     note : str
         Why there are no steps.
     orders : Orders or None
-        Of a pipeline: the orders from which the steps follow.
+        For a pipeline: the orders from which the steps follow.
     """
 
     steps: Steps | None

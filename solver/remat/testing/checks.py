@@ -52,23 +52,24 @@ def at_most(one: Number, other: Number) -> bool:
 
 
 def check_answer(algorithm: Algorithm, document: Mapping[str, Any], result: Result) -> None:
-    """Check one result: its status, its schedule (verified anew), its figures and its bounds."""
+    """Check one result: its status, its schedule (verified independently), its figures and its bounds."""
     name = algorithm.name
     require(result.algorithm == name, f"the result names {result.algorithm!r} as its algorithm, not {name!r}")
-    require(isinstance(result.status, Status), f"{result.status!r} is no Status")
-    require(isinstance(result.termination, Termination), f"{result.termination!r} is no Termination")
+    require(isinstance(result.status, Status), f"{result.status!r} is not a Status")
+    require(isinstance(result.termination, Termination), f"{result.termination!r} is not a Termination")
     require(all(result.notes), "notes are non-empty texts")
     solved = result.status in (Status.OPTIMAL, Status.FEASIBLE)
     require(
-        solved == (result.columns is not None), f"status {result.status} does not go with the schedule, or its lack"
+        solved == (result.columns is not None),
+        f"status {result.status} contradicts the presence or absence of a schedule",
     )
     check_bounds(result)
     if solved:
         check_schedule(document, result)
     elif result.status is Status.INFEASIBLE:
-        require(result.scope == ALL_SCHEDULES, f"infeasible is said of all schedules, and not of {result.scope!r}")
+        require(result.scope == ALL_SCHEDULES, f"infeasible must refer to all schedules, not to {result.scope!r}")
     else:
-        require(result.scope != ALL_SCHEDULES, "no schedule at all can do, and yet the status is unknown")
+        require(result.scope != ALL_SCHEDULES, "the scope is all schedules, but the status is unknown")
 
 
 def check_schedule(document: Mapping[str, Any], result: Result) -> None:
@@ -104,9 +105,9 @@ def check_bounds(result: Result) -> None:
     for bound in result.bounds:
         shown = f"bound {bound.value!r} (scope {bound.scope!r}, source {bound.source!r})"
         number = type(bound.value) in (int, float) and math.isfinite(bound.value)
-        require(number and bound.value >= 0, f"{shown} is no finite time")
+        require(number and bound.value >= 0, f"{shown} is not a finite time")
         require(bool(bound.scope) and bool(bound.source), f"{shown} lacks its scope or its source")
-        require(not whole or type(bound.value) is int, f"{shown} is no integer, although all times are whole")
+        require(not whole or type(bound.value) is int, f"{shown} is not an integer, although all times are whole")
         if result.makespan is not None and bound.scope in (ALL_SCHEDULES, result.optimal_within):
             require(at_most(bound.value, result.makespan), f"{shown} is above the makespan {result.makespan}")
     if result.makespan is not None:
@@ -154,7 +155,7 @@ def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> N
 def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
     """Check that no reported minimum budget exceeds the peak of a schedule of the same algorithm.
 
-    Of pipelines, a minimum budget is that of every device, and the peak that of the fullest one.
+    For pipelines, a minimum budget applies to every device, and the peak is that of the fullest one.
     """
     least, machine = proof.result.least_budget, proof.result.machine
     if least is None or not least.sufficient:
@@ -164,7 +165,7 @@ def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
         budgeted = budgeted_memories(proof.result.instance, machine, least.memory)
         peak = max(found.result.peak_memory[machine.memories[index].name] for index in budgeted)
         here = f"(budget {found.budget}: peak {peak}; budget {proof.budget}: least {least.size})"
-        require(least.size <= peak, f"the least budget is above the peak of a schedule {here}")
+        require(least.size <= peak, f"the minimum budget is above the peak of a schedule {here}")
 
 
 def _check_proof(algorithm: Algorithm, found: Rung, proof: Rung, memory: str) -> None:
@@ -178,7 +179,7 @@ def _check_proof(algorithm: Algorithm, found: Rung, proof: Rung, memory: str) ->
     bound = answer.lower_bound
     require(at_most(bound, makespan), f"a schedule beats a bound {here}bound {bound})")
     refuted = answer.columns is None and answer.scope in own
-    require(not refuted, f"a schedule where there is said to be none {here}none within {answer.scope!r})")
+    require(not refuted, f"a schedule exists despite a proof of infeasibility {here}none within {answer.scope!r})")
     if answer.makespan is not None and answer.optimal_within in own:
         best = at_most(answer.makespan, makespan)
         require(best, f"a schedule beats an optimal one {here}{answer.makespan}, optimal in {answer.optimal_within!r})")
@@ -209,14 +210,20 @@ def check_least(result: Result, memory: int, budget: int) -> None:
     """Check the form of the minimum budget that an answer without a schedule reports for the varied memory."""
     least, searched = result.least_budget, result.columns is None and result.scope is not None
     if searched and len(result.machine.memories) == 1:
-        require(least is not None, f"none within {result.scope} at {budget}, and no least budget or bound is named")
+        require(
+            least is not None, f"no schedule within {result.scope} at {budget}, but no minimum budget or bound is given"
+        )
     if least is None:
         return
-    require(0 <= least.memory < len(result.machine.memories), f"least budget for memory {least.memory}?")
+    require(
+        0 <= least.memory < len(result.machine.memories), f"the minimum budget refers to unknown memory {least.memory}"
+    )
     task = least.task
-    require(task is None or 0 <= task < len(result.graph.tasks), f"the least budget is set by task {task}?")
+    require(task is None or 0 <= task < len(result.graph.tasks), f"the minimum budget refers to unknown task {task}")
     if searched and least.memory == memory:
-        require(least.size > budget, f"nothing found at {budget}, and yet {least.size} is named as least budget")
+        require(
+            least.size > budget, f"no schedule was found at {budget}, but the minimum budget is given as {least.size}"
+        )
 
 
 # --- sameness ---------------------------------------------------------------------------------------------------------
@@ -239,7 +246,7 @@ def stopped_by_a_limit(document: str) -> bool:
     """Whether a schedule document (see `document_of`) is the incumbent at a limit."""
     try:
         termination = json.loads(document).get("termination")
-    except (ValueError, AttributeError):  # whatever that is, it is compared
+    except (ValueError, AttributeError):  # compare objects of other types as they are
         return False
     return termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
 

@@ -51,4 +51,4 @@ def head(draw: st.DrawFn, kind: str) -> Document:
 
 
 READS = st.lists(st.sampled_from(["input", "output", "saved"]), unique=True, max_size=3)
-"""What a backward may read."""
+"""Values that a backward may read."""

@@ -159,7 +159,7 @@ class Trials:
         return [Rung(size, answer) for size, answer in answers if isinstance(answer, Result)]
 
     def middle(self, document: Document, given: Mapping[str, Any]) -> Budgets:
-        """Return the budget half-way between the memory bound and the algorithm's unlimited peak."""
+        """Return the budget in the middle between the memory bound and the algorithm's unlimited peak."""
         free = self.solve(document, given, budgets=self.budgets_of(document, None))
         low, high = self._extremes(document, free)
         return self.budgets_of(document, (low + high) // 2)
@@ -288,7 +288,7 @@ def answer_elsewhere(trials: Trials, cases: Sequence[tuple[Document, Budgets]], 
 
 
 class _Elsewhere:
-    """A worker process with another hash seed that lives as long as this process, since starting one is slow."""
+    """A worker process with another hash seed; it is kept until this process ends, since starting one is slow."""
 
     def __init__(self, path: Sequence[str]) -> None:
         here = os.environ.get("PYTHONHASHSEED")

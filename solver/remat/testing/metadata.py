@@ -52,7 +52,7 @@ def check_options(algorithm: Algorithm, tried: Sequence[Mapping[str, Any]]) -> N
     require(model.model_config.get("extra") == "forbid", f"{name}: the options model takes unknown names")
     for option, field in model.model_fields.items():
         require(bool(field.description), f"{name}: option {option!r} has no description")
-        require(re.fullmatch(r"[a-z][a-z0-9_]*", option) is not None, f"{name}: {option!r} is no name for an option")
+        require(re.fullmatch(r"[a-z][a-z0-9_]*", option) is not None, f"{name}: {option!r} is not a name for an option")
     for given in tried:
         made = make_options(algorithm, given)
         again = make_options(algorithm, made.model_dump(mode="json"))

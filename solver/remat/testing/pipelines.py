@@ -85,7 +85,7 @@ def pipelines(
 
 
 def _let_share(draw: st.DrawFn, figures: Figures, layers: list[Document], types: list[str]) -> None:
-    """Draw what two devices have that run a layer together, and what they wait for; of some layers only, perhaps."""
+    """Draw the tensor-parallel figures and waits of two devices for all or some layers."""
     for layer in layers:
         if "paired_time" not in layer and draw(st.integers(1, 4)) > 1:
             work = _work(draw, figures, layer, types)

@@ -182,7 +182,7 @@ def adjoints(
 
 
 def _tapes(draw: st.DrawFn, figures: Figures, document: Document) -> None:
-    """Give an adjoint tapes, often of a time of their own, and of sizes of their own where steps differ."""
+    """Give an adjoint tapes, often with separate times, and with different sizes if steps differ."""
     document["tape_size"] = figures.size()
     figures.seldom(document, "tape_time", figures.time, 2)
     for step in document["steps"] if isinstance(document["steps"], list) else ():

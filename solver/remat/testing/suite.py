@@ -121,7 +121,7 @@ class AlgorithmSuite:
         metadata.check_entry(self._subject())
 
     def test_options_are_documented(self) -> None:
-        """The options are a frozen model in which each field says what it is; unknown ones are refused."""
+        """The options are a frozen model with a description of each field; unknown options are refused."""
         metadata.check_options(self._subject(), self.options)
 
     def test_other_kinds_are_refused(self) -> None:
@@ -167,11 +167,11 @@ class AlgorithmSuite:
         self._each(kind, given, self._compare)
 
     def test_least_budgets_are_least(self, kind: str, given: Mapping[str, Any]) -> None:
-        """Solving again at a least budget that is named succeeds, with a byte less it does not."""
+        """Solving at a reported minimum budget succeeds; with a byte less it fails."""
         self._each(kind, given, lambda document, rungs: self._check_least(document, given, rungs))
 
     def test_prepared_answers_are_as_good(self, kind: str, given: Mapping[str, Any]) -> None:
-        """`remat.prepare` answers each budget as a solve does, or better; asked of algorithms with a prepared form."""
+        """`remat.prepare` answers each budget like a solve, or better; checked for algorithms with a prepared form."""
         if not self._subject().prepare:
             return
 
@@ -232,7 +232,7 @@ class AlgorithmSuite:
         step = 4 if self.sparing else 1
         documents = [[*list(self._degenerate(kind).values())[::step], self.moderate(kind)] for kind in kinds]
         for document in chain.from_iterable(documents):
-            # Scarce memory leaves most to decide; all of it is asked for where nothing can be done with less.
+            # Scarce memory leaves most to decide; use all of it if less is infeasible.
             for budgets in (self._trials.middle(document, given), self._trials.budgets_of(document, None)):
                 answer = self._trials.solve(document, given, budgets=budgets)
                 if not isinstance(answer, Refusal) and answer.termination not in LIMITS:
@@ -248,7 +248,7 @@ class AlgorithmSuite:
             require(mine == other, f"another process answers differently ({first_difference(mine, other)}): {where}")
 
     def test_problem_is_left_alone(self, kind: str, given: Mapping[str, Any]) -> None:
-        """The solver changes neither the problem nor its options."""
+        """The solver does not change the problem or its options."""
         algorithm = self._subject()
 
         def check(document: Document, rungs: Sequence[Rung]) -> None:
@@ -264,7 +264,7 @@ class AlgorithmSuite:
     # --- interruption -------------------------------------------------------------------------------------------------
 
     def test_stops_when_asked(self, kind: str, given: Mapping[str, Any]) -> None:
-        """Interrupted, or late, before it starts: it still answers, and what it answers is checked as ever."""
+        """An algorithm that is interrupted or late before it starts still answers, and its answer is valid."""
         algorithm = self._subject()
         for document in (self.moderate(kind), *list(degenerate(kind).values())[:2]):
             budgets = self._trials.middle(document, given)
@@ -278,7 +278,7 @@ class AlgorithmSuite:
                 require(answer.termination in stopped, f"{context.termination} is reported as {answer.termination}")
 
     def test_incumbents_are_schedules(self, kind: str, given: Mapping[str, Any]) -> None:
-        """What is reported is a schedule, each better than the last; stopped after one, the algorithm returns one."""
+        """Each reported schedule is better than the last; if stopped after a report, the algorithm returns one."""
         algorithm = self._subject()
         document = self.moderate(kind)
         budgets = self._trials.middle(document, given)
@@ -363,7 +363,7 @@ class AlgorithmSuite:
         return self._drawn[key]
 
     def _draw(self, kind: str, act: Callable[[Document, tuple[int, ...]], None]) -> None:
-        """Draw instances, and shares for their budgets: the same ones whatever is done with them."""
+        """Draw instances and shares for their budgets; the draws do not depend on their use."""
         from hypothesis import HealthCheck, Phase, given, settings
         from hypothesis import strategies as st
 
@@ -403,11 +403,13 @@ class AlgorithmSuite:
                 again = self._trials.solve(document, given, budgets=budgets | _all_at(machine, named, least.size))
                 if isinstance(again, Refusal) or again.columns is None:  # a result takes long to show
                     where = f"(at budget {rung.budget})"
-                    raise AssertionError(f"{least.size} in {name} is said to be enough {where}: {again}")
+                    raise AssertionError(f"{least.size} in {name} is reported to be enough but is not {where}: {again}")
             if least.size > 0 and rung.result.scope is not None:
                 less = self._trials.solve(document, given, budgets=budgets | _all_at(machine, named, least.size - 1))
                 solved = not isinstance(less, Refusal) and less.columns is not None
-                require(not solved, f"{least.size} in {name} is said to be the least, and one less is enough")
+                require(
+                    not solved, f"{least.size} in {name} is reported to be the minimum, but one byte less is enough"
+                )
 
 
 def _all_at(machine: Machine, memories: Sequence[int], size: int) -> dict[str, int]:

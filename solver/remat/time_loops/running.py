@@ -77,7 +77,9 @@ def run(
     """
     instance, working = _loop_of(plan)
     if (store is None) != (restore is None):
-        raise OptionError("give both store and restore, or neither", argument="store" if store is None else "restore")
+        raise OptionError(
+            "give store and restore together, or omit both", argument="store" if store is None else "restore"
+        )
     if instance.taped and taping is None:
         raise OptionError("the loop has a tape_size, so the plan may store tapes; give taping, too", argument="taping")
     loop = _Loop(

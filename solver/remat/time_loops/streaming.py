@@ -1,8 +1,8 @@
 """Streaming: the schedule of a long time loop step by step, without storing it.
 
 A schedule of 10^7 steps takes gigabytes as columns, and so do the arrays of its instance. `stream` creates steps on
-demand, from the operations of an algorithm that decides in closed form or from a stack as deep as the number of slots.
-Streaming neither places nor verifies steps: they equal those of `remat.solve`, which a test checks.
+demand. The algorithm decides in closed form or with a stack whose depth is the number of slots. Streaming does not
+place or verify steps: they equal those of `remat.solve`, which a test checks.
 
 Three interfaces, from the fastest: `Stream.chunks` yields columns of some ten thousand steps, `Stream.actions` one
 object for each advance over any number of time steps, and iteration one object for each step.
@@ -149,7 +149,8 @@ def stream(
     Parameters
     ----------
     instance : path, open file, dict, instance or Result
-        Of kind `adjoint`. The stream of a solved plan has the steps of that plan; then no other argument may be given.
+        An instance of kind `adjoint`. The stream of a solved plan has the steps of that plan; then no other argument
+        may be given.
     algorithm : str, optional
         A registry name whose metadata has a value for `stream`. Default: `revolve`. With several storage levels: the
         fastest of `LEVELS` for up to `MOST_COUNTED` steps, otherwise the first that accepts the loop. A `UserWarning`
@@ -205,7 +206,7 @@ def _named(problem: Problem, algorithm: str, options: Mapping[str, Any] | None =
     found = registry.find(algorithm, problem.kind)
     chosen = make_options(found, options or {})
     if not found.several_memories and len(problem.machine.memories) > 1:
-        raise OptionError(f"{found.name} works in one memory only, and there is storage", argument="algorithm")
+        raise OptionError(f"{found.name} works only in one memory, but the loop has storage", argument="algorithm")
     return Stream(problem, found, chosen)
 
 
@@ -248,7 +249,7 @@ def _time(stream: Stream) -> Number:
 def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
     least = answer.least
     if least is None:
-        return f"{name} finds no schedule within it, and knows no least one"
+        return f"{name} finds no schedule within it, and no minimum budget"
     memory, units = problem.machine.memories[least.memory], problem.units
     has = "" if memory.capacity is None else f", which has {format_size(memory.capacity, units)}"
     several = len(problem.machine.memories) > 1

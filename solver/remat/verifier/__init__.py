@@ -23,7 +23,7 @@ _HOME = {
     "check_cycle": "repeated_steps",
     "check_orders": "deadlock",
 }
-"""What only some schedules need, and from where it is imported when it is first used."""
+"""Names that only some schedules need, with the modules from which they are imported on first use."""
 
 __all__ = [
     "Peak",

@@ -31,7 +31,7 @@ def check_addresses(
     Returns
     -------
     tuple of Violation
-        Of the rules ``address-missing``, ``address-unknown``, ``address-range`` and ``address-overlap``.
+        Violations of the rules ``address-missing``, ``address-unknown``, ``address-range`` and ``address-overlap``.
     mapping of memory name to bytes
         The verified arena of each memory with addresses: the end of its highest residency or of its static bytes.
     """

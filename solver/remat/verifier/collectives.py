@@ -88,7 +88,7 @@ def _problem(graph: TaskGraph, machine: Machine, steps: Steps, step: int) -> tup
     if any(not 0 <= processor < len(machine.processors) for processor in on):
         return "unknown-processor", "no such processor"
     if len(on) != len(parts):
-        return "bad-step", f"a collective of {len(parts)} parts runs on as many processors, and these are {len(on)}"
+        return "bad-step", f"a collective of {len(parts)} parts needs as many processors, not {len(on)}"
     memories = memories_of(machine, steps, step)
     if len(set(memories)) < len(memories):
         return "bad-step", "the parts of a collective are in different memories"
@@ -97,7 +97,7 @@ def _problem(graph: TaskGraph, machine: Machine, steps: Steps, step: int) -> tup
         if part.memory not in (None, name):
             return "bad-step", f"part {number} of this collective is in {part.memory}, not in {name}"
     if steps.drop.counts[step] and len(parts) > 1:
-        return "bad-step", "a collective drops nothing: a step of its own does, in each memory"
+        return "bad-step", "a collective cannot drop values: use a separate drop step for each memory"
     for source, target in ring(machine, memories):
         if (source, target) not in machine.link_index:
             return "unknown-link", f"no link from {machine.memories[source].name} to {machine.memories[target].name}"

@@ -76,7 +76,7 @@ def _check_places(
         where = homes.get(layer, set())
         if len(where) > copies:
             names = ", ".join(devices[device] for device in sorted(where))
-            message = f"layer {layer + 1} lies on {len(where)} devices ({names}); `copies` allows {copies}"
+            message = f"layer {layer + 1} is on {len(where)} devices ({names}); `copies` allows {copies}"
             findings.add(None, "initial-placement", message)
         elif not where:
             findings.add(None, "initial-placement", f"layer {layer + 1} is in no stage")
@@ -91,7 +91,7 @@ def _check_groups(orders: Orders, devices: Sequence[str], findings: Findings) ->
             other = of.setdefault(device, group)
             if other != group and device < len(devices):
                 first, last = devices[other[0]], devices[min(other[-1], len(devices) - 1)]
-                mine = "a stage of its own" if len(group) == 1 else f"a stage with those from {devices[group[0]]} on"
+                mine = "a stage alone" if len(group) == 1 else f"a stage with those from {devices[group[0]]} on"
                 message = f"{devices[device]} runs {mine}, and one together with {first} to {last}"
                 findings.add(None, "initial-placement", message)
 
@@ -104,10 +104,12 @@ def _check_pairs(orders: Orders, findings: Findings) -> None:
             one, *others = (Pass(Phase(phase[k]), stage[k], batch[k]) for k in unit)
             if any(_is_recomputed(orders, other.stage, other.batch) for other in others):
                 named = "&".join(map(str, (one, *others)))
-                findings.add(None, "bad-step", f"{named}: a backward that recomputes goes on alone")
+                findings.add(
+                    None, "bad-step", f"{named}: a backward that recomputes cannot run simultaneously with a forward"
+                )
             if len(others) > 1 or one.phase is not Phase.F or others[0].phase not in (Phase.B, Phase.BW):
                 named = "&".join(map(str, (one, *others)))
-                findings.add(None, "bad-step", f"{named}: a forward and a backward go on at once, nothing else")
+                findings.add(None, "bad-step", f"{named}: only a forward and a backward can run simultaneously")
 
 
 def _is_recomputed(orders: Orders, stage: int, batch: int) -> bool:
@@ -118,7 +120,9 @@ def _check_again(orders: Orders, transfers: str, findings: Findings) -> None:
     """Check early recomputations: one each, between forward and backward, with something to recompute."""
     if transfers != "overlap" and orders.ahead:
         stage, batch = min(orders.ahead)
-        message = f"R{stage}.{batch}: beside transfers that hold devices up ({transfers}), nothing is recomputed ahead"
+        message = (
+            f"R{stage}.{batch}: early recomputation is not allowed with transfers that block devices ({transfers})"
+        )
         findings.add(None, "bad-step", message)
     for listed in orders.lists:
         if not any(operation.phase is Phase.R for operation in listed):
@@ -127,15 +131,15 @@ def _check_again(orders: Orders, transfers: str, findings: Findings) -> None:
         for number, operation in enumerate(listed):
             own = Phase.B if operation.phase is Phase.BW else operation.phase
             if operation.phase is Phase.R and operation in at:
-                findings.add(None, "bad-step", f"{operation} is there twice")
+                findings.add(None, "bad-step", f"{operation} is listed twice")
             at[Pass(own, operation.stage, operation.batch)] = number
         for phase, stage, batch in [one for one in at if one.phase is Phase.R]:
             name = f"{phase.name}{stage}.{batch}"
             ends = at.get(Pass(Phase.F, stage, batch)), at.get(Pass(Phase.B, stage, batch))
             if not _is_recomputed(orders, stage, batch):
-                findings.add(None, "bad-step", f"{name}: stage {stage} recomputes nothing of micro-batch {batch}")
+                findings.add(None, "bad-step", f"{name}: stage {stage} does not recompute micro-batch {batch}")
             elif None not in ends and not ends[0] < at[Pass(phase, stage, batch)] < ends[1]:  # type: ignore[operator]
-                findings.add(None, "bad-step", f"{name} comes between F{stage}.{batch} and its backward")
+                findings.add(None, "bad-step", f"{name} must be between F{stage}.{batch} and its backward")
 
 
 def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, findings: Findings) -> None:
@@ -171,7 +175,7 @@ class _Waits:
         self.device = orders.columns[0, units.start[:-1]]
         owner = np.full(len(graph.tasks), -1, dtype=np.int64)
         owner[parts.items] = parts.rows
-        # Whoever waits for what a forward makes waits for its first run: later ones are for their own device, in turn.
+        # Readers of a forward's output wait for its first run; recomputations serve only their own device.
         forwards = (orders.columns[1] == Phase.F)[parts.rows]
         owner[parts.items[forwards]] = parts.rows[forwards]
         maker = np.full(len(graph.values), -1, dtype=np.int64)
@@ -179,7 +183,7 @@ class _Waits:
         reads = graph.reads.gather(parts.items)
         reader, wanted = parts.rows[reads.rows], maker[reads.items]
         real = (wanted >= 0) & (wanted != reader)
-        # Of two at once, neither can wait for the other: they would wait for themselves.
+        # Operations of a pair cannot wait for each other, so a unit never waits for itself.
         self.reader, self.maker = units.rows[reader[real]], units.rows[wanted[real]]
         self.value = reads.items[real]
         self.sent: list[tuple[int, int, int]] = []  # value, sender, receiver
@@ -222,7 +226,7 @@ class _Waits:
         return f"{named} on {self.devices[int(self.device[number])]}"
 
     def _meetings(self, transfers: str) -> list[tuple[int, int]]:
-        """Number the transfers and return the precedences among what each device sends, receives and runs."""
+        """Number the transfers and return the precedences among each device's sends, receives and runs."""
         device, runs = self.device.tolist(), len(self.device)
         rows = zip(self.value.tolist(), self.maker.tolist(), self.reader.tolist(), strict=True)
         readers: dict[tuple[int, int, int], list[int]] = {}
@@ -251,7 +255,7 @@ class _Waits:
 
 def _shortest_cycle_through(stuck: list[int], before: list[list[int]], done: list[bool]) -> list[int]:
     """Return a cycle of operations that wait for each other: a shortest one through one operation on a cycle."""
-    # Everyone who is stuck waits for somebody who is: following that leads into a cycle.
+    # Each blocked operation waits for another blocked one, so following the waits leads into a cycle.
     at, seen = stuck[0], set[int]()
     while at not in seen:
         seen.add(at)
@@ -272,4 +276,4 @@ def _shortest_cycle_through(stuck: list[int], before: list[list[int]], done: lis
                     came[other] = number
                     following.append(other)
         front = following
-    raise AssertionError("who is met twice lies on a cycle")
+    raise AssertionError("an operation that is visited twice is on a cycle")

@@ -19,7 +19,7 @@ RUN = 0
 def energy_of(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray) -> Number | None:
     """Return the energy of all steps; None if neither a task nor a link has an energy.
 
-    A run on several processors counts once. Collectives have the energy of their task, and none of their links.
+    A run on several processors counts once. Collectives count the energy of their task, not of their links.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Fi
         valid[step] = False
     values, memories = len(graph.values), len(machine.memories)
     is_run, is_copy, is_drop = kind == RUN, kind == COPY, kind == DROP
-    refuse(~(is_run | is_copy | is_drop), "bad-step", "neither a run, nor a copy, nor a drop")
+    refuse(~(is_run | is_copy | is_drop), "bad-step", "not a run, a copy or a drop")
     refuse(is_run & ((item < 0) | (item >= len(graph.tasks))), "unknown-task", "no such task")
     refuse(is_copy & ((item < 0) | (item >= values)), "unknown-value", "no such value")
     drop_rows = steps.drop.rows
@@ -110,7 +110,7 @@ def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Fi
         findings.add(step, "unknown-link", f"no link from {ends[0]} to {ends[1]}")
         valid[step] = False
 
-    refuse(is_copy & (steps.source == steps.target), "bad-step", "a value is not copied to where it lies")
+    refuse(is_copy & (steps.source == steps.target), "bad-step", "a value cannot be copied to the memory that holds it")
     _check_partial_moves(graph, steps, valid, is_copy, findings)
     _check_drop_lists(graph, steps, valid, findings)
     _check_processors(graph, machine, steps, valid, findings)
@@ -133,7 +133,7 @@ def _check_partial_moves(
 
 
 def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """Check that a run frees only what it reads or writes, a copy only its value, and each value once."""
+    """Check that a run frees only its inputs and outputs, a copy only its value, and each value once."""
     items, rows = steps.drop.items, steps.drop.rows
     keep = valid[rows]
     items, rows = items[keep], rows[keep]
@@ -157,7 +157,7 @@ def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings
     place = np.minimum(np.searchsorted(touched, codes), max(len(touched) - 1, 0))
     foreign = touched[place] != codes if len(touched) else np.ones(len(codes), dtype=bool)
     for step in rows[of_run][foreign].tolist():
-        bad.setdefault(step, "drops a value that the task neither reads nor writes")
+        bad.setdefault(step, "drops a value that the task does not read or write")
     for step, message in bad.items():
         findings.add(step, "bad-step", message)
         valid[step] = False
@@ -228,13 +228,13 @@ def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Fin
             continue
         runs = first >= 0 and bool(valid[first]) and steps.kind[step] == RUN and steps.kind[first] == RUN
         if not runs or steps.paired[first]:
-            problem = "goes on at once with the run before it: there is none"
+            problem = "is simultaneous with the previous run, but there is none"
         elif graph.pairs is None or {*graph.pairs.side[steps.item[[first, step]]].tolist()} != {1, 2}:
-            problem = "goes on at once with the run before it: one is a forward, the other a backward"
+            problem = "is simultaneous with the previous run, but they are not a forward and a backward"
         elif steps.on is None or steps.on[first].tolist() != steps.on[step].tolist() or len(steps.on[step]) != 1:
-            problem = "goes on at once with the run before it: both are on the same one processor"
+            problem = "is simultaneous with the previous run, but they are not on the same single processor"
         elif steps.start[first] != steps.start[step]:
-            problem = f"goes on at once with the run before it, which starts at {steps.start[first]}"
+            problem = f"is simultaneous with the previous run, which starts at {steps.start[first]}"
         else:
             continue
         findings.add(step, "bad-step", problem)

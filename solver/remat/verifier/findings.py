@@ -5,7 +5,7 @@ from __future__ import annotations
 from remat.verifier.report import Violation
 
 MOST_VIOLATIONS = 100
-"""Most violations of one rule that a report lists."""
+"""Maximum number of violations of one rule in a report."""
 
 
 class Findings:

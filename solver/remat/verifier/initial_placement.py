@@ -24,15 +24,15 @@ def settled(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings
             continue
         name = graph.values[value]
         if value not in placeable:
-            findings.add(None, "initial-placement", f"{name} is no input whose place is free")
+            findings.add(None, "initial-placement", f"{name} is not an input with a free place")
             continue
         found[value] += 1
         places.append((value, machine.memories[memory].name))
     for value, copies in placeable.items():
         count = found[value]
         if count == 0:
-            findings.add(None, "initial-placement", f"{graph.values[value]} lies nowhere from the start")
+            findings.add(None, "initial-placement", f"{graph.values[value]} is initially in no memory")
         elif count > copies:
-            message = f"{graph.values[value]} lies in {count} memories from the start; {copies} at most"
+            message = f"{graph.values[value]} is initially in {count} memories; at most {copies} are allowed"
             findings.add(None, "initial-placement", message)
     return graph.starting_with(places)

@@ -26,7 +26,7 @@ def exact_dtype(graph: TaskGraph, steps: Steps, valid: BoolArray) -> DTypeLike:
     of_task = graph.workspace.astype(np.float64)
     np.add.at(of_task, graph.writes.rows, size[graph.writes.items])
     for task, parts in graph.parts.items():
-        of_task[task] *= len(parts)  # at most so much: each part writes some of it
+        of_task[task] *= len(parts)  # an upper bound: each part writes a portion
     total = graph.static_memory + sum(size[place.value] for place in graph.inputs)
     total += of_task[runs].sum() + size[copies].sum()
     return np.int64 if total < LARGEST else object

@@ -72,22 +72,26 @@ def check_layout(placed: Placed, findings: Findings, step_of: IntArray | None = 
 
     end = placed.offset + placed.size
     for row in np.flatnonzero(placed.offset < 0).tolist():
-        tell(row, "address-range", f"lies at {placed.offset[row]}, below the memory")
+        tell(row, "address-range", f"is at {placed.offset[row]}, below the memory")
     if placed.arena is not None:
         for row in np.flatnonzero(end > placed.arena).tolist():
             tell(row, "address-range", f"ends at {end[row]}, beyond the {placed.arena} bytes of the memory")
     for row in np.flatnonzero(placed.offset % placed.alignment).tolist():
-        tell(row, "address-range", f"lies at {placed.offset[row]}, no multiple of {placed.alignment}")
+        tell(row, "address-range", f"is at {placed.offset[row]}, which is not a multiple of {placed.alignment}")
     if placed.fixed is not None:
         for row in np.flatnonzero((placed.fixed >= 0) & (placed.fixed != placed.offset)).tolist():
-            tell(row, "address-range", f"lies at {placed.offset[row]}, and is fixed at {placed.fixed[row]}")
+            tell(row, "address-range", f"is at {placed.offset[row]}, but is fixed at {placed.fixed[row]}")
     for low, high in placed.reserved:
         for row in np.flatnonzero((placed.offset < high) & (end > low) & (placed.size > 0)).tolist():
-            tell(row, "address-range", f"lies at {placed.offset[row]}-{end[row]}, where {low}-{high} is reserved")
+            tell(
+                row, "address-range", f"is at {placed.offset[row]}-{end[row]}, which overlaps the reserved {low}-{high}"
+            )
     for row, other in _overlaps(placed):
         where = f"{placed.offset[row]}-{end[row]}"
         tell(
-            row, "address-overlap", f"lies at {where}, and {placed.names[other]} at {placed.offset[other]}-{end[other]}"
+            row,
+            "address-overlap",
+            f"is at {where}, which overlaps {placed.names[other]} at {placed.offset[other]}-{end[other]}",
         )
     return int(end.max()) if len(end) else 0
 

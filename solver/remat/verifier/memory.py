@@ -116,7 +116,7 @@ def _of_events(
     parts = [
         change(operation == INITIAL, lambda at: graph.size[value[at]]),
         change((operation == WRITE) & ~reusing[step], lambda at: graph.size[value[at]]),
-        # When a write is complete, what was there before goes.
+        # A complete write replaces the previous bytes.
         change(((operation == WRITE_END) | (operation == FREE)) & (before != 0), lambda at: -before[at]),
     ]
     if (steps.amount >= 0).any():

@@ -31,7 +31,7 @@ from remat.verifier.timeline import TOLERANCE
 
 RUN, COPY = 0, 1
 PRECEDENCE = frozenset({"read-missing", "value-busy", "free-missing"})
-"""Rules of a schedule that say of a pattern that something comes before what it needs."""
+"""Rules whose violation in a pattern means that an operation starts before its inputs are available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +107,20 @@ def _miscounted(tasks: PipelineTasks, pattern: Pattern) -> Iterator[str]:
     count = Counter((beat.phase, beat.stage) for beat in pattern.beats if not beat.is_copy)
     for beat, times in Counter((b.phase, b.stage) for b in pattern.beats if b.is_copy).items():
         if times > 1:
-            yield f"copy of {beat[0].name}{beat[1]} stands there {times} times"
+            yield f"copy of {beat[0].name}{beat[1]} is listed {times} times"
         if beat[0] is Phase.W:
-            yield f"copy of {beat[0].name}{beat[1]}: nobody reads what that makes"
+            yield f"copy of {beat[0].name}{beat[1]}, whose result has no reader"
         elif not count[beat]:
-            yield f"copy of {beat[0].name}{beat[1]}, which is not there"
+            yield f"copy of {beat[0].name}{beat[1]}, which is not listed"
     for index, stage in enumerate(pattern.stages):
         has_halves = bool(tasks.of(Pass(Phase.W, index, 0), stage))
         whole, apart = count[Phase.BW, index], (count[Phase.B, index], count[Phase.W, index])
         wanted = ((1, (0, 0)), (0, (1, 1))) if has_halves else ((0, (1, 0)),)
         if count[Phase.F, index] != 1:
-            yield f"F{index} stands there {count[Phase.F, index]} times, not once"
+            yield f"F{index} is listed {count[Phase.F, index]} times, not once"
         if (whole, apart) not in wanted:
             halves = f"B{index} and W{index}, or BW{index}," if has_halves else f"B{index}"
-            yield f"{halves} must stand there once; found B {apart[0]}, W {apart[1]} and BW {whole} times"
+            yield f"{halves} must be listed once; found B {apart[0]}, W {apart[1]} and BW {whole} times"
 
 
 def check_modulo(
@@ -136,7 +136,7 @@ def check_modulo(
     Parameters
     ----------
     graph : TaskGraph
-        Of the samples of one period.
+        The graph of the samples of one period.
     machine : Machine
     schedule : ModuloSchedule
         Its period, and which steps come first at one instant.
@@ -317,7 +317,7 @@ def _check_versions(training: Training, in_flight: tuple[int, ...], findings: Fi
 def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once: Sequence[int]) -> TaskGraph:
     """Return the graph of a pipeline in which parameters take the bytes of all their versions.
 
-    Of each layer's bytes, `once` exist in one copy only.
+    `once` of each layer's bytes exist in one copy only.
     """
     size = graph.size.copy()
     for stage, kept in zip(pattern.stages, versions, strict=True):

@@ -22,7 +22,7 @@ RUN = 0
 
 
 def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: Number | None = None) -> Report:
-    """Verify placed steps and measure what they cost.
+    """Verify placed steps and measure their costs.
 
     Parameters
     ----------

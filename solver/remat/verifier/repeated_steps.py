@@ -33,10 +33,10 @@ def check_cycle(
     Parameters
     ----------
     graph : TaskGraph
-        Of one step of training, with its `renewals`.
+        The graph of one step of training, with its `renewals`.
     machine : Machine
     steps : Steps
-        Of one step of training, with start times; a complete schedule that `check` has accepted.
+        The steps of one step of training, with start times; a complete schedule that `check` has accepted.
     period : int or float
 
     Returns

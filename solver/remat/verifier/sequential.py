@@ -24,7 +24,7 @@ from remat.verifier.timeline import durations, ends
 
 RUN, COPY, DROP = 0, 1, 2
 READ, MAKE, FREE = 0, 1, 2
-"""What a step does to a key, in this order."""
+"""Effects of a step on a key, in this order."""
 
 CHUNK = 1 << 16
 """Codes that are looked at together: they stay in the processor's cache."""
@@ -177,7 +177,7 @@ class _Memories:
         # For in-place runs: the inputs that they free.
         self.given: IntArray | None = None if self.reuses is None else np.zeros(len(steps), dtype=np.int64)
         self.replaced: list[tuple[int, IntArray, IntArray]] = []
-        """(memory, steps, bytes) of what is made again while it is there."""
+        """(memory, steps, bytes) of values that are recomputed while they are resident."""
 
     def use(self, memory: int, resident: int) -> tuple[IntArray, IntArray]:
         """Return the positions (3 x step + 0, 1, 2) at which memory use changes, and the use from each position on."""

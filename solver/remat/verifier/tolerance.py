@@ -4,8 +4,8 @@ Float times within the tolerance count as one instant, so a step may begin sligh
 These overlaps must not add up: a thousand runs, each shorter than the tolerance, still take the sum of their times. The
 check replays the schedule exactly. Every step waits for its predecessors in the order of events: its resources, the
 writers of its inputs, the users of the values that it writes or frees, and free memory. No step may start later than
-given by more than the tolerance. Therefore every accepted schedule has an exact counterpart that ends at most one
-tolerance later.
+its given time by more than the tolerance. Therefore every accepted schedule has an exact counterpart that ends at most
+one tolerance later.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def counts(result: remat.Result) -> Counter[str]:
 
 
 @pytest.mark.parametrize("point", REFERENCE["revolve"], ids=lambda p: f"{p['n']}-{p['snapshots']}")
-def test_revolve_runs(point: dict[str, Any]) -> None:
+def test_revolve_runs_steps_as_often_as_the_reference(point: dict[str, Any]) -> None:
     n, slots = point["n"], point["snapshots"]
     assert advances(n, slots) == point["advances"] == point["forward_steps_with_taping"] - n
     assert repetition(n, slots) == point["repetition"]
@@ -79,7 +79,7 @@ def test_least_slots_for_so_many_advances(point: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["hrevolve"], ids=lambda p: f"{p['l']}-{p['slots']}-{p['write']}")
-def test_hrevolve_counts(point: dict[str, Any]) -> None:
+def test_h_revolve_copies_as_often_as_the_reference(point: dict[str, Any]) -> None:
     n, levels = point["l"] + 1, list(zip(point["slots"], point["write"], point["read"], strict=True))
     document = loop(n, levels, forward_time=point["uf"], backward_time=point["ub"])
     result = remat.solve(document, algorithm="h-revolve")
@@ -98,7 +98,7 @@ def test_hrevolve_counts(point: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["disk_revolve"], ids=lambda p: f"{p['l']}-{p['c']}")
-def test_one_read_counts(point: dict[str, Any]) -> None:
+def test_disk_revolve_with_one_read_equals_the_reference(point: dict[str, Any]) -> None:
     n, costs = point["l"] + 1, (point["wd"], point["rd"])
     document = loop(n, [(point["c"], 0, 0), (None, *costs)], forward_time=point["uf"], backward_time=point["ub"])
     result = remat.solve(document, algorithm="disk-revolve", options={"one_read": True})
@@ -130,14 +130,14 @@ def check_hierarchical(levels: Levels, forward: int, backward: int, *, exact: bo
 
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(ordered(2), st.integers(1, 3), st.integers(0, 3))
-def test_two_ordered_levels(levels: Levels, forward: int, backward: int) -> None:
+def test_h_revolve_is_optimal_on_two_ordered_levels(levels: Levels, forward: int, backward: int) -> None:
     check_hierarchical(levels, forward, backward, exact=True)
 
 
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(ordered(3), st.integers(1, 3), st.integers(0, 3))
-def test_three_ordered_levels(levels: Levels, forward: int, backward: int) -> None:
+def test_h_revolve_is_optimal_on_three_ordered_levels(levels: Levels, forward: int, backward: int) -> None:
     check_hierarchical(levels, forward, backward, exact=True)
 
 
@@ -162,7 +162,9 @@ def test_disk_and_x0_on_disk(slots: int, write: int, read: int, forward: int, gi
 
 @settings(max_examples=15, deadline=None, derandomize=True, database=None)
 @given(st.lists(st.tuples(COSTS, COSTS), min_size=7, max_size=7), st.integers(1, 4), COSTS, COSTS)
-def test_heterogeneous_times(times: list[tuple[int, int]], slots: int, write: int, read: int) -> None:
+def test_walther_griewank_is_optimal_for_unequal_times(
+    times: list[tuple[int, int]], slots: int, write: int, read: int
+) -> None:
     document = loop(7, [(slots, write, read)], steps=[{"forward_time": f, "backward_time": b} for f, b in times])
     forward, backward = [f for f, _ in times[:-1]], [b for _, b in times]
     result = remat.solve(document, algorithm="walther-griewank")
@@ -171,7 +173,7 @@ def test_heterogeneous_times(times: list[tuple[int, int]], slots: int, write: in
 
 
 @pytest.mark.parametrize("units", range(1, 8))
-def test_adjoint_dp(units: int) -> None:
+def test_adjoint_dp_equals_exhaustive_search(units: int) -> None:
     document = loop(7, [], forward_time=1, backward_time=1, state_size=1)
     del document["storage"]
     result = remat.solve(document, algorithm="adjoint-dp", budget=units)

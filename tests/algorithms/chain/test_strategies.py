@@ -28,7 +28,9 @@ CHAIN: dict[str, Any] = {
         ("fixed", {"checkpoints": "x0,x2"}, 4, 4),
     ],
 )
-def test_the_lecture(algorithm: str, options: dict[str, str], peak: int, recompute: int) -> None:
+def test_strategies_have_the_costs_of_the_lecture(
+    algorithm: str, options: dict[str, str], peak: int, recompute: int
+) -> None:
     result = remat.solve(LECTURE, algorithm=algorithm, options=options)
     assert result.peak_memory == {"memory": peak}
     assert result.recompute_time == recompute
@@ -77,7 +79,7 @@ def test_periodic_with_one_segment_is_store_all() -> None:
         (CHAIN, "periodic", {"segments": 0}),
     ],
 )
-def test_refusals(document: dict[str, Any], algorithm: str, options: dict[str, Any]) -> None:
+def test_bad_options_are_refused(document: dict[str, Any], algorithm: str, options: dict[str, Any]) -> None:
     with pytest.raises(remat.OptionError, match="option"):
         remat.solve(document, algorithm=algorithm, options=options)
 
@@ -110,7 +112,7 @@ def test_storage_without_a_way_back_changes_nothing() -> None:
         assert found.peak_memory["b"] == 0
 
 
-def test_one_step() -> None:
+def test_strategies_solve_a_loop_of_one_step() -> None:
     for extra in ({}, {"storage": [{"name": "ram", "slots": 1}]}, {"tape_size": 2}):
         for algorithm in ("store-all", "recompute-all", "fixed", "revolve"):
             result = remat.solve(LECTURE | {"steps": 1} | extra, algorithm=algorithm)

@@ -83,7 +83,7 @@ def test_values_that_nobody_makes_again_stay():
     assert all(runs.count(task) == 1 for task in set(runs) if once[task])
 
 
-def test_it_stops():
+def test_first_runs_stop_on_request():
     calls = []
 
     def stopped():

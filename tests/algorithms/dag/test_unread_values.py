@@ -9,7 +9,7 @@ LAYERS = 3
 
 
 def training(gradients, activations, workspaces):
-    """A step of three layers; `g` are the weights' gradients, which nobody reads."""
+    """A step of three layers; `g` are the weights' gradients, which no task reads."""
     values = [{"id": "x0", "size": activations[0]}]
     tasks = []
     for i in range(1, LAYERS + 1):

@@ -67,7 +67,7 @@ def least(document, budget):
 
 
 @pytest.mark.parametrize("seed", seeds(4, 200))
-def test_against_all_choices(seed):
+def test_cuts_equal_the_best_of_all_choices(seed):
     """Of single layers it finds the best, or nearly, and more where longer segments are worth it."""
     document, budget = drawn(seed)
     result = remat.solve(document, algorithm="adapipe", budget=budget)
@@ -106,7 +106,7 @@ def test_cuts_are_the_best_below_each_limit(seed):
 
 
 @pytest.mark.slow
-def test_the_published_profile():
+def test_the_published_profile_is_no_slower_than_before():
     """BERT with 32 layers on 8 devices of 8 GiB, 16 micro-batches: no slower than the fixed figure of its kind."""
     if "REMAT_DATA" not in os.environ:
         pytest.skip("REMAT_DATA is not set")

@@ -14,7 +14,7 @@ REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"
 
 
 @pytest.mark.parametrize("point", REFERENCE["beta"], ids=str)
-def test_beta(point: dict[str, int]) -> None:
+def test_beta_equals_published_values(point: dict[str, int]) -> None:
     assert beta(point["s"], point["r"]) == point["beta"]
 
 

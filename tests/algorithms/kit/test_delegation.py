@@ -12,7 +12,7 @@ from tests.algorithms.offload.small_chains import chain, machine, stage
 
 @pytest.mark.parametrize(("name", "answers"), [("dag-auto", False), ("weight-offload", True)])
 def test_who_knows_one_memory_is_not_asked_for_more(name, answers):
-    """A single-memory algorithm would read parameters that are at the host, so it is not asked."""
+    """A single-memory algorithm does not run, because it would read parameters at the host."""
     document = chain(stage(1, 1, 1, parameter_size=1), machine=machine(), parameter_memory="host")
     problem = make_problem(remat.load(document | {"schema": "remat.instance/2"}))
     proposal = asked(find(name, "chain"), problem, Context())

@@ -20,13 +20,13 @@ def test_posterior_of_two_points() -> None:
     mean, deviation = process.posterior(np.array([[0.5], [0.0]]))
     assert mean == pytest.approx([3.0, 5.0], abs=1e-4)
     assert deviation == pytest.approx([2 * math.sqrt(1 - 2 * c**2 / (1 + k + NOISE)), 0.0], abs=1e-2)
-    # Far away, nothing is known: the mean and the deviation of the values.
+    # Far from all known points: the mean and the deviation of the values.
     mean, deviation = process.posterior(np.array([[50.0]]))
     assert (mean[0], deviation[0]) == pytest.approx((3.0, 2.0))
 
 
-def test_expected_improvement() -> None:
-    """Nothing where the value is known; deviation / sqrt(2 pi) where the mean is the least value so far."""
+def test_expected_improvement_vanishes_at_known_points() -> None:
+    """It is 0 at known values, and deviation / sqrt(2 pi) where the mean is the smallest known value."""
     process = GaussianProcess.of(np.array([[0.0], [1.0]]), np.array([5.0, 1.0]))
     known, middle = process.expected_improvement(np.array([[1.0], [0.5]]), 1.0)
     assert known < 2e-3

@@ -1,4 +1,4 @@
-"""When a placed schedule ends: as the verifier says, also where processors differ in speed."""
+"""Ends of placed schedules: they equal the verifier's, also with processors of different speeds."""
 
 import pytest
 

@@ -25,11 +25,11 @@ def drawn(nothing: Nothing, state: int) -> float:
     return number_of(state) + nothing.zero
 
 
-def test_first_number():
+def test_first_number_equals_the_published_one():
     assert number_of(next_state(1)) == (FIRST >> 11) / 2**53
 
 
-def test_published_generator():
+def test_generators_equal_the_published_one():
     """Unsigned arithmetic of numpy, the plain functions and the compiled ones agree."""
     go, number = Kernel(advanced).bind(Nothing(0)), Kernel(drawn).bind(Nothing(0))
     state, signed, other = 12345, 12345, np.array([12345], dtype=np.uint64)

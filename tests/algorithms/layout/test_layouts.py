@@ -128,7 +128,7 @@ ABOVE_THE_PEAK = [
 
 
 @pytest.mark.parametrize(("start", "end", "size", "least"), ABOVE_THE_PEAK)
-def test_known_arenas(start, end, size, least):
+def test_known_arenas_are_optimal(start, end, size, least):
     assert layouts.smallest_arena(start, end, size) == least
     assert solved("layout-exact", Buffers.of(start, end, size)).bound == least
 
@@ -271,7 +271,7 @@ def test_ejections_without_a_place_end():
 
 
 def test_beams_that_end_at_once_use_up_the_work(monkeypatch):
-    """Three buffers of 5 bytes that live together: of 12 bytes, none is left for the third one."""
+    """Three buffers of 5 bytes live together; in 12 bytes, the third does not fit."""
     turns = 0
 
     class Counted(beam._Run):
@@ -435,7 +435,7 @@ def test_caching_reserves_static_bytes_first():
     buffers = Buffers.of([0], [1], [3 * MIB], reserved=((0, 5),))
     found = solved("caching", buffers)
     assert (found.offset.tolist(), found.reserved) == ([2 * MIB], 22 * MIB)
-    with pytest.raises(OptionError, match="knows neither fixed nor reserved"):
+    with pytest.raises(OptionError, match="does not support fixed or reserved"):
         solved("caching", Buffers.of([0], [1], [5], reserved=((1, 5),)))
 
 
@@ -445,14 +445,14 @@ def test_caching_reserves_static_bytes_first():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"alignment": 24}, "align: 24 is no power of two"),
+        ({"alignment": 24}, "align: 24 is not a power of two"),
         ({"fixed": np.array([0, 4])}, "fixed: buffer 0 and buffer 1 are fixed at 0 and 4, where they overlap"),
-        ({"alignment": 8, "fixed": np.array([4, -1])}, "fixed: buffer 0 is fixed at 4, no multiple of 8"),
+        ({"alignment": 8, "fixed": np.array([4, -1])}, "fixed: buffer 0 is fixed at 4, which is not a multiple of 8"),
         (
             {"fixed": np.array([4, -1]), "reserved": ((0, 5),)},
             "fixed: buffer 0 is fixed at 4, in the reserved range 0-5",
         ),
-        ({"reserved": ((5, 5),)}, "reserved: 5-5 is no range of addresses"),
+        ({"reserved": ((5, 5),)}, "reserved: 5-5 is not a range of addresses"),
         ({"names": ("a", "b"), "fixed": np.array([0, 4])}, "fixed: a and b are fixed at 0 and 4"),
     ],
 )
@@ -475,7 +475,7 @@ def test_layouts_are_listed():
     assert not any(algorithm.accepts("chain") for algorithm in remat.algorithms(kind="layout"))
 
 
-def test_no_buffers():
+def test_allocators_accept_an_empty_list_of_buffers():
     buffers = Buffers.of([], [], [])
     for name in ("best-fit", "layout-exact", "layout-auto", "online-best-fit", "caching"):
         assert solved(name, buffers).offset.tolist() == []

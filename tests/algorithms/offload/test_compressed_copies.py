@@ -1,4 +1,4 @@
-"""Values with a compressed copy of a ratio of their own: tasks that pack and unpack, by hand and before both judges."""
+"""Values with compressed copies of different ratios: tasks that pack and unpack, by hand and with both verifiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole times stay whole, however long they are: instants are never added up."""
+"""Whole times of any length stay whole: instants are never added up."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Chains with parameters: whatever offloads refuses them, or its schedule ends with all where it belongs."""
+"""Chains with parameters: an offloading algorithm refuses them, or ends with all values in their memories."""
 
 import pytest
 from hypothesis import example, given, settings

@@ -155,7 +155,7 @@ def test_what_the_host_cannot_hold_goes_on(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["offload-greedy", "offload-dp"])
-def test_bad_machines(algorithm: str) -> None:
+def test_machines_without_links_are_refused(algorithm: str) -> None:
     document = {
         "schema": "remat.instance/1",
         "kind": "chain",

@@ -337,10 +337,10 @@ def _again(document, budget, result):
     try:
         found = _solve(document, result.algorithm, more)
     except Exception as error:
-        yield f"{type(error).__name__} with {more}, which is said to be enough: {error}"
+        yield f"{type(error).__name__} with {more}, which is reported to be enough: {error}"
         return
     if found.makespan is None:
-        yield f"no schedule with {more}, which is said to be enough"
+        yield f"no schedule with {more}, which is reported to be enough"
 
 
 def _solve(document, algorithm, budget):

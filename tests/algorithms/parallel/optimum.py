@@ -1,7 +1,7 @@
 """The shortest schedule of a tiny in-tree on P processors and one memory, over all orders of starts.
 
-Any schedule, listed by start, is reached again by starting each task of the list as early as it can, no earlier
-than the one before: it never starts later than it did. So the best list gives the shortest schedule.
+List the tasks of any schedule by start. Starting each task of the list at its earliest time, not before the previous
+task, never starts a task later than the schedule does. The best list therefore gives the shortest schedule.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The bound from bytes times time: by hand, and below the optimum found by trying everything."""
+"""The bound from bytes times time: by hand, and at most the optimum of exhaustive search."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -63,7 +63,7 @@ def test_both_agree_on_larger_trees_thoroughly(seed):
 
 @pytest.mark.parametrize("reach", [1, 3, 400])
 @pytest.mark.parametrize("rising", [True, False])
-def test_many_segments(reach, rising):
+def test_trees_with_many_segments_are_optimal(reach, rising):
     """Sizes that grow towards the root leave a segment for each node: heaps are large, and are melded."""
     draw = random.Random(reach)
     parent = random_parents(draw, 400, reach)

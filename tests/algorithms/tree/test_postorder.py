@@ -20,14 +20,14 @@ def check_best(seed):
 
 @settings(max_examples=150, derandomize=True, database=None, deadline=None)
 @given(st.integers(0, 2**32))
-def test_best_postorder(seed):
+def test_postorders_equal_exhaustive_search(seed):
     check_best(seed)
 
 
 @pytest.mark.slow
 @settings(max_examples=5000, derandomize=True, database=None, deadline=None)
 @given(st.integers(0, 2**32))
-def test_best_postorder_thoroughly(seed):
+def test_postorders_equal_exhaustive_search_on_many_trees(seed):
     check_best(seed)
 
 

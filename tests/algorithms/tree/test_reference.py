@@ -24,12 +24,12 @@ def peaks(instance):
 
 
 @pytest.mark.parametrize("case", TREES["trees"], ids=lambda case: case["instance"]["name"])
-def test_trees(case):
+def test_peaks_equal_published_ones(case):
     assert peaks(case["instance"]) == (case["best_postorder_peak"], case["optimal_peak"])
 
 
 @pytest.mark.parametrize("case", TREES["trees"][::7], ids=lambda case: case["instance"]["name"])
-def test_out_trees(case):
+def test_peaks_of_out_trees_equal_published_ones(case):
     outward = case["instance"] | {"orientation": "out"}
     assert peaks(outward) == (case["best_postorder_peak"], case["optimal_peak"])
 
@@ -45,12 +45,12 @@ def test_family_on_which_postorder_is_bad(case):
 
 
 @pytest.mark.parametrize("case", TREES["closed_form"], ids=lambda case: case["name"])
-def test_closed_forms(case):
+def test_peaks_equal_closed_forms(case):
     assert peaks(document(case["parent"], case["f"], case["m"])) == (case["peak"], case["peak"])
 
 
 @pytest.mark.parametrize("name", ASSEMBLY)
-def test_assembly_trees(name):
+def test_peaks_of_assembly_trees_equal_published_ones(name):
     data = os.environ.get("REMAT_DATA")
     if not data:
         pytest.skip("REMAT_DATA is not set")

@@ -17,7 +17,7 @@ TRAP = document([-1, 0, 0, 1, 2, 3, 4], [0, 6, 6, 1, 1, 12, 12])  # best post-or
 
 
 @pytest.mark.parametrize("labels", ["shuffled", "children first", "parents first"])
-def test_numbering(labels):
+def test_nodes_are_numbered_independently_of_labels(labels):
     parent = random_parents(random.Random(3), 60, 4)
     if labels != "shuffled":
         draw = random.Random(4)
@@ -114,7 +114,7 @@ def test_postorder_optimum_is_no_proof_for_all_schedules():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shape", ["chain", "chain, shuffled", "star", "caterpillar"])
-def test_large_trees(algorithm, shape):
+def test_large_trees_need_no_recursion(algorithm, shape):
     """Traversals use no recursion and no time quadratic in the number of children."""
     n = 20_000
     parent = {

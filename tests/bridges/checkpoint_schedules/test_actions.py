@@ -33,10 +33,10 @@ RAM, DISK = level("ram", 3), level("disk", write_time=2, read_time=1)
 
 
 class Executor:
-    """Carries actions out as the package's users do: working memory, two storages, a forward and an adjoint.
+    """Executes actions like the package's users, with working memory, two storages, a forward and an adjoint.
 
-    Restart data and tapes are sets of steps: a checkpoint that was written while the forward went from a to b can be
-    gone on from to any step up to b, and no further.
+    Restart data and tapes are sets of steps: from a checkpoint that was written during the forward from a to b, the
+    executor can advance to any step up to b.
     """
 
     def __init__(self, steps):
@@ -265,7 +265,7 @@ def drawn_plans(count):
 
 @drawn_plans(5)
 def test_drawn_plans_are_executed_or_refused(document, budget):
-    """Whatever the algorithm: executed without breaking a rule, or refused with a reason."""
+    """Schedules of every algorithm are executed without breaking a rule, or refused with a reason."""
     check_plans(document, budget)
 
 
@@ -302,7 +302,7 @@ def check_plans(document, budget):
 # --- which storage is which -------------------------------------------------------------------------------------------
 
 
-def test_storage_types():
+def test_levels_get_their_storage_types():
     assert storage_types(["ram"], None) == {"ram": "RAM"}
     assert storage_types(["Disk"], None) == {"Disk": "DISK"}
     assert storage_types(["a", "b"], None) == {"a": "RAM", "b": "DISK"}
@@ -392,7 +392,7 @@ REFUSED = {
             run("B1", "x0", "y1"),
         ],
     ),
-    "cannot go on from x0 to x2": (
+    "cannot advance from x0 to x2": (
         loop(4, level("ram", 3)),
         [
             move("x0", "working", "ram"),
@@ -439,7 +439,7 @@ def test_what_no_action_says(text):
         actions_for_checkpoint_schedules(by_hand(document, steps))
 
 
-def test_tidying():
+def test_tidying_removes_useless_events():
     events = [Write(0, "a"), Write(1, "a"), Free(1, "a"), Read(0, "a"), Read(0, "a"), Free(0, "a")]
     assert tidy(events) == [Write(0, "a"), Read(0, "a"), Read(0, "a", last=True)]
     assert tidy([Read(0, "b")], {"b": 0}) == [Write(0, "b"), Read(0, "b", last=True)]

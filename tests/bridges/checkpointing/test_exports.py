@@ -1,4 +1,4 @@
-"""Plans as checkpointing policies: what is stated is what the verifier measures, on drawn chains and pipelines."""
+"""Plans as checkpointing policies: their stated figures are the verifier's, on drawn chains and pipelines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def planned(instance: Any, share: float) -> remat.Result:
 
 
 def runs_by_hand(again: list[list[int]], length: int) -> list[str]:
-    """What checkpointing does: forwards in segments save nothing, and a segment runs again when it is reached."""
+    """The runs of checkpointing: forwards in segments save nothing, and the backward recomputes a segment when it
+    reaches it."""
     inside = {stage for segment in again for stage in segment}
     runs = [("F" if stage in inside else "Fe") + str(stage + 1) for stage in range(length)] + ["loss"]
     for stage in range(length - 1, -1, -1):
@@ -158,7 +159,7 @@ def test_policies_of_pipelines_are_verified_in_their_order(rule, format_):
 def test_other_instances_are_refused():
     graph = {"schema": "remat.instance/1", "kind": "dag", "tasks": [{"id": "a", "time": 1, "size": 1}]}
     done = examine(graph, remat.schedule_of(graph, ["a"]).to_dict())
-    for format_, message in (("megatron", "takes chains"), ("torch-sac", "no captured PyTorch step")):
+    for format_, message in (("megatron", "takes chains"), ("torch-sac", "not a captured PyTorch step")):
         with pytest.raises(OptionError, match=message):
             export_policy(done, format_)
     instance = chain_of([(1, 1, 1, 0)])

@@ -121,7 +121,7 @@ def test_broken_documents_have_their_path(change: dict[str, Any], said: str) -> 
     assert len(str(caught.value)) <= 300
 
 
-def test_the_command(run: Run, tmp_path: Any) -> None:
+def test_the_command_imports_a_contraction_tree(run: Run, tmp_path: Any) -> None:
     path = tmp_path / "tree.json"
     path.write_text(json.dumps(CHAIN | {"path": [[0, 1], [0, 1]]}))
     assert run("import", "contraction-tree", path, "--bytes", 4).document["units"]["memory"] == "B"

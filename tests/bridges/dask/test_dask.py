@@ -51,7 +51,7 @@ def test_broken_documents_have_their_path(change: dict[str, Any], said: str) -> 
     assert said in str(caught.value)
 
 
-def test_the_command(run: Run, tmp_path: Any) -> None:
+def test_the_command_imports_a_dask_graph(run: Run, tmp_path: Any) -> None:
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(GRAPH))
     assert run("import", "dask", path).document["outputs"] == ["b"]

@@ -41,7 +41,7 @@ def save(tmp_path: Any) -> Any:
     return write
 
 
-def test_the_language_dot(save: Any) -> None:
+def test_dot_syntax_is_read(save: Any) -> None:
     made = document(DOT, save)
     assert made["name"] == "my graph"
     assert made["units"] == {"time": "unit", "memory": "B"}

@@ -34,7 +34,7 @@ def checked(text: str) -> Layout:
     return check_layout(read(text), "x.csv")
 
 
-def test_cells() -> None:
+def test_cells_are_read_as_actions() -> None:
     rows = read('0F0, 3I2 ,,1SEND_F0\r\n\n(0F1;1B0)OVERLAP_F_B,"0UNSHARD"\n,,\n\n')
     assert rows == (
         (Action(Kind.FORWARD, 0, 0), Action(Kind.INPUT, 3, 2), None, Action(Kind.SEND_F, 1, 0)),
@@ -50,18 +50,18 @@ def test_cells() -> None:
     [
         ("", "no row has an operation"),
         (",,\n,\n", "no row has an operation"),
-        ("0F0\n1F0,x\n", "row 2, cell 2: 'x' is no action such as 0F0"),
-        ("0F0,,,,0X0\n", "row 1, cell 5: '0X0' is no action"),
+        ("0F0\n1F0,x\n", "row 2, cell 2: 'x' is not an action such as 0F0"),
+        ("0F0,,,,0X0\n", "row 1, cell 5: '0X0' is not an action"),
         ("0F\n", "row 1, cell 1: '0F': the micro-batch is missing"),
         ("0UNSHARD0\n", "'0UNSHARD0': UNSHARD is of a stage"),
-        ("00F0\n", "'00F0' is no action"),
-        ("-1F0\n", "'-1F0' is no action"),
-        ("99999999F0\n", "'99999999F0' is no action"),
-        ("0F99999999\n", "'0F99999999' is no action"),
-        ("\N{ARABIC-INDIC DIGIT ONE}F0\n", "is no action"),
-        ("(0F1)OVERLAP_F_B\n", "is no action"),
-        ("(0F1;0SEND_F0)OVERLAP_F_B\n", "a forward and a backward overlap"),
-        ("(0F1;(0F1;1B0)OVERLAP_F_B)OVERLAP_F_B\n", "is no action"),
+        ("00F0\n", "'00F0' is not an action"),
+        ("-1F0\n", "'-1F0' is not an action"),
+        ("99999999F0\n", "'99999999F0' is not an action"),
+        ("0F99999999\n", "'0F99999999' is not an action"),
+        ("\N{ARABIC-INDIC DIGIT ONE}F0\n", "is not an action"),
+        ("(0F1)OVERLAP_F_B\n", "is not an action"),
+        ("(0F1;0SEND_F0)OVERLAP_F_B\n", "only a forward and a backward can overlap"),
+        ("(0F1;(0F1;1B0)OVERLAP_F_B)OVERLAP_F_B\n", "is not an action"),
         ("0F0\n" * 257, "row 257: a cluster has at most 256 devices"),
         ('"' + "0" * 200_000 + '"\n', "malformed CSV: field larger than field limit"),
         (b"\xff\xfe", "not UTF-8"),
@@ -89,15 +89,15 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("0F0,0B0\n1F0,1B0,0F1,0B1\n1F1,1B1\n", "row 2, cell 3: 0F1: stage 0 is in row 1, too"),
         ("0F0,0F0,0B0\n", "row 1, cell 2: 0F0 is there already, in cell 1"),
         ("0F0,0B0,0B0\n", "row 1, cell 3: 0B0 is there already, in cell 2"),
-        ("0F0,0B0,0W0,0I0\n", "row 1, cell 2: 0B0 is a whole backward, and there is 0I0 or 0W0, too"),
-        ("0F0,0I0\n", "row 1, cell 2: 0I0 is half a backward, and there is no 0W0"),
+        ("0F0,0B0,0W0,0I0\n", "row 1, cell 2: 0B0 is a whole backward, but the CSV also has 0I0 or 0W0"),
+        ("0F0,0I0\n", "row 1, cell 2: 0I0 is half a backward without 0W0"),
         ("0F0,0W0\n", "row 1, cell 1: 0F0 has no backward: 0B0, or 0I0 and 0W0"),
         ("0F0\n", "row 1, cell 1: 0F0 has no backward"),
         ("0B0\n", "row 1, cell 1: 0B0 has no forward, 0F0"),
-        ("0F0,0B0\n2F0,2B0\n", "no operation of stage 1, and there is a stage 2"),
-        ("0F0,0B0,9999999UNSHARD\n", "no operation of stage 1, and there is a stage 9999999"),
-        ("0F0,0B0,1UNSHARD\n", "no operation of stage 1"),
-        ("0F0,0B0,0F9999999,0B9999999\n", "no operation of micro-batch 1, and there is a micro-batch 9999999"),
+        ("0F0,0B0\n2F0,2B0\n", "stage 1 has no operations, but stage 2 has"),
+        ("0F0,0B0,9999999UNSHARD\n", "stage 1 has no operations, but stage 9999999 has"),
+        ("0F0,0B0,1UNSHARD\n", "stage 1 has no operations"),
+        ("0F0,0B0,0F9999999,0B9999999\n", "micro-batch 1 has no operations, but micro-batch 9999999 has"),
         ("0F0,0B0,0F1,0B1\n1F0,1B0\n", "row 2: 1F1 is missing; stage 0 runs micro-batch 1"),
         ("0F0,0B0\n1F0,1B0,1F1,1B1\n", "row 1: 0F1 is missing; stage 1 runs micro-batch 1"),
         ("0F0,0B0\n1F1,1B1\n2F0,2B0\n", "stage 2 runs the micro-batches of stage 0, and does not follow it"),
@@ -108,7 +108,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         (SENT.replace("1B1", "1B1,1SEND_F0"), "1SEND_F0: stage 1 is the last one"),
         (SENT.replace("0B1", "0B1,0SEND_F7"), "0SEND_F7: stage 0 does not run micro-batch 7"),
         (SENT.replace("0B1", "0B1,0SEND_F1"), "0SEND_F1 is there already, in cell 4"),
-        ("0F0,1F0,1B0,0B0,0SEND_F0\n", "stages 0 and 1 are in the same row, and nothing is sent"),
+        ("0F0,1F0,1B0,0B0,0SEND_F0\n", "stages 0 and 1 are in the same row, so no transfer is needed"),
     ],
 )
 def test_what_does_not_fit_together(text: str, message: str) -> None:
@@ -159,8 +159,8 @@ def test_orders_that_no_csv_says() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("transfers", [False, True])
-def test_round_trip(rule: str, transfers: bool) -> None:
-    """A named order comes back from its CSV with the makespan and the peaks that it had."""
+def test_named_orders_survive_a_round_trip(rule: str, transfers: bool) -> None:
+    """A named order has the same makespan and peaks after export to CSV and import."""
     orders = named(rule, 4, 8)
     halves = rule.startswith(("zb", "v-"))
     layer = {"forward_time": 2, "backward_time": 3, "saved_size": 4, "output_size": 1, "parameter_size": 2}

@@ -116,7 +116,7 @@ def assert_true(cycle: tuple[Blocked, ...], layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 40))
-def test_who_hangs(seed: int) -> None:
+def test_deadlocks_of_drawn_orders_equal_the_simulation(seed: int) -> None:
     random_ = random.Random(seed)
     seen = set()
     for _ in range(40):
@@ -134,7 +134,7 @@ def test_who_hangs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 40))
-def test_there_and_back(seed: int) -> None:
+def test_drawn_orders_survive_a_round_trip(seed: int) -> None:
     random_ = random.Random(seed)
     for _ in range(10):
         orders = drawn(random_)
@@ -153,7 +153,7 @@ def test_there_and_back(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(4, 40))
 def test_transfers_in_one_common_order_never_hang(seed: int) -> None:
-    """Whatever the order of the operations: a receive that is posted as early as its send goes through."""
+    """A receive that is posted at the time of its send never blocks, in any order of operations."""
     random_ = random.Random(seed)
     for _ in range(10):
         layout = check_layout(rows_of(drawn(random_)))

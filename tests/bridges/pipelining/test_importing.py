@@ -27,7 +27,7 @@ def imported(text: str, times: Any) -> Imported:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_there_and_back(rule: str) -> None:
+def test_export_and_import_keep_figures_and_cells(rule: str) -> None:
     """Export, import, verify, export: the same figures, the same cells."""
     orders = named(rule, 4, 8)
     text = csv_of(orders)
@@ -55,7 +55,7 @@ def test_copies_of_the_model() -> None:
         imported("0F0,0B0,1F0,1B0,2F1,2B1\n", {"stages": WHOLE})
 
 
-def test_named_makespans() -> None:
+def test_named_orders_have_published_makespans() -> None:
     """The figures of the papers: (m + p - 1)(F + B), and p - s activations under 1F1B."""
     for rule, peaks in (("gpipe", [8, 8, 8, 8]), ("1f1b", [4, 3, 2, 1])):
         made = imported(csv_of(named(rule, 4, 8)), {"stages": WHOLE, "units": UNITS})
@@ -64,7 +64,7 @@ def test_named_makespans() -> None:
         assert [peak.size for peak in report.peaks.values()] == peaks
 
 
-def test_what_is_made() -> None:
+def test_times_become_layers_and_links() -> None:
     times = {
         "stages": [
             {"F": "1ms", "B": Decimal("2.5"), "output_size": "1MB"},
@@ -102,11 +102,11 @@ def test_what_is_made() -> None:
         ({"stages": WHOLE, "hop": {"latency": -3}}, "times: $.hop.latency: -3 is out of range"),
         ({"stages": WHOLE, "units": {"time": "h"}}, "times: $.units.time: 'h' is not one of"),
         ({"stages": WHOLE, "steps": 3}, "times: $: unknown key 'steps'"),
-        ({"stages": WHOLE}, "row 2, cell 2: 1I0 is half a backward, and the times of stage 1 know no halves"),
+        ({"stages": WHOLE}, "row 2, cell 2: 1I0 is half a backward, but the times of stage 1 know no halves"),
         ({"stages": HALVES | {"W": 0, "weight_saved_size": 0}}, "row 2, cell 2: 1I0 is half a backward"),
     ],
 )
-def test_bad_times(times: Any, message: str) -> None:
+def test_bad_times_are_refused(times: Any, message: str) -> None:
     with pytest.raises(InstanceError) as caught:
         imported("0F0,0B0\n1F0,1I0,1W0\n", times)
     assert message in str(caught.value)
@@ -120,7 +120,7 @@ def test_several_layers_a_stage_are_one() -> None:
     assert read_csv(io.BytesIO("".join(csv_lines(made.rows)).encode())) == made.rows
     skewed = instance_of(pipeline(layers=[{"forward_time": time, "backward_time": 2, "repeat": 5} for time in (1, 9)]))
     (note,) = export_csv(examine(skewed, remat.solve(skewed, algorithm="1f1b").to_dict())).notes
-    assert "these are not even parts (stage 0 on gpu0 has 4 of them, not 3)" in note
+    assert "these stages are not equal parts (stage 0 on gpu0 has 4 of them, not 3)" in note
 
 
 @pytest.mark.parametrize(

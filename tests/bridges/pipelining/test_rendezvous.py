@@ -1,4 +1,4 @@
-"""Which orders hang where transfers block both ends."""
+"""Orders that deadlock if transfers block both devices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("rule", "devices", "batches", "single", "grouped"), KNOWN)
-def test_who_hangs(rule: str, devices: int, batches: int, single: bool, grouped: bool) -> None:
+def test_named_orders_hang_as_expected(rule: str, devices: int, batches: int, single: bool, grouped: bool) -> None:
     orders = named(rule, devices, batches)
     names = [f"gpu{device}" for device in range(devices)]
     for in_groups, hangs in ((False, single), (True, grouped)):

@@ -99,9 +99,9 @@ def test_what_is_wrong_is_named(change, message):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ({"fpgas": [{"nodes": [1, 1]}]}, "node 1 stands there twice"),
+        ({"fpgas": [{"nodes": [1, 1]}]}, "node 1 is listed twice"),
         ({"fpgas": [{"nodes": [7]}]}, "no node 7"),
-        ({"fpgas": [{"nodes": [1]}]}, "node 2, and its colour class, stand nowhere"),
+        ({"fpgas": [{"nodes": [1]}]}, "node 2 and its colour class are on no device"),
         ({"fpgas": [{}, {}, {"nodes": [1]}]}, "expected a list of nodes"),
         ({"fpgas": [{"nodes": []}, {"nodes": []}, {"nodes": [1, 2, 3, 4]}]}, "there are 2 of these"),
     ],

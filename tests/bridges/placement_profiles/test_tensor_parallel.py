@@ -90,13 +90,13 @@ def test_what_is_left_out(chosen):
     [
         (lambda d: d["nodes"][1].update(id=0), r"nodes\[1\]\.id: a second node 0"),
         (lambda d: d["edges"][0].update(destId=5), r"edges\[0\]\.destId: no node 5"),
-        (lambda d: d["nodes"][2].update(TMPCs={}), r"nodes\[2\]\.TMPCs\.1: expected a list of ways"),
-        (lambda d: d["nodes"][2]["TMPCs"]["1"][0].update(id="other"), "no way 'vanilla'; there is other"),
+        (lambda d: d["nodes"][2].update(TMPCs={}), r"nodes\[2\]\.TMPCs\.1: expected a list of execution variants"),
+        (lambda d: d["nodes"][2]["TMPCs"]["1"][0].update(id="other"), "unknown variant 'vanilla'; the node has other"),
         (lambda d: d["edges"].append(dict(d["edges"][0], sourceId=2, destId=0)), "the edges have a cycle"),
-        (lambda d: d["edges"].pop(1) and d["edges"].pop(1), "nobody reads node"),
+        (lambda d: d["edges"].pop(1) and d["edges"].pop(1), "have no reader, but only the last layer may"),
         (lambda d: d.update(bandwidth=0), "bandwidth"),
-        (lambda d: d["nodes"][0]["TMPCs"].update({"2": {}}), r"TMPCs\.2: expected a list of ways"),
-        (lambda d: d["nodes"][0]["TMPCs"].update(two=[way(1, 1, 1, 1)]), "'two' is no number of devices"),
+        (lambda d: d["nodes"][0]["TMPCs"].update({"2": {}}), r"TMPCs\.2: expected a list of execution variants"),
+        (lambda d: d["nodes"][0]["TMPCs"].update(two=[way(1, 1, 1, 1)]), "'two' is not a number of devices"),
     ],
 )
 def test_what_is_wrong_is_named(change, message):

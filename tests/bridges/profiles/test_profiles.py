@@ -317,14 +317,14 @@ def hostile() -> Iterator[tuple[Any, str]]:
     yield _Hostile(), "no plain pickle: it asks for posix.system"
     yield b"cos\nsystem\n(S'true'\ntR.", "it asks for os.system"
     yield b"\x80\x04P1\n.", "no plain pickle"
-    yield 3, "there are no device_traces"
-    yield {"device_traces": 3}, "there are no device_traces"
+    yield 3, "device_traces is missing"
+    yield {"device_traces": 3}, "device_traces is missing"
     yield {"device_traces": [[]]}, "the snapshot has no history; call torch.cuda.memory._record_memory_history()"
     yield {"device_traces": [[{"action": "alloc"}]]}, "event 0 is malformed: KeyError('addr')"
     yield {"device_traces": [[{"action": "alloc", "addr": 1, "size": 10**30}]]}, "event 0 is malformed"
     yield {"device_traces": [[{"action": "alloc", "addr": [], "size": 1}]]}, "event 0 is malformed"
     yield {"device_traces": [[3]]}, "event 0 is malformed"
-    yield b"\x80\x04" + b"]" * 10**6 + b".", "no plain pickle|there are no device_traces"
+    yield b"\x80\x04" + b"]" * 10**6 + b".", "no plain pickle|device_traces is missing"
     yield b"\x80\x04\x8d" + b"\xff" * 8 + b".", "no plain pickle"
 
 

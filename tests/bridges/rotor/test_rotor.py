@@ -21,7 +21,7 @@ def write(tmp_path: Any, text: str) -> str:
     return str(path)
 
 
-def test_what_rotor_prints(tmp_path: Any) -> None:
+def test_the_printed_chain_of_rotor_is_read(tmp_path: Any) -> None:
     made = import_chain(write(tmp_path, PRINTED))
     assert made["input_size"] == 10
     assert made["stages"] == [
@@ -59,7 +59,7 @@ def test_what_rotor_prints(tmp_path: Any) -> None:
         (PRINTED.replace("1.5", "-1"), "entry 0: forward time: "),
         (PRINTED.replace("1.5", "None"), "entry 0: forward time: expected a number >= 0, not null"),
         (PRINTED.replace("50", "19"), "entry 1: 19 bytes saved include the output, so they are at least 20"),
-        (PRINTED.replace("50", "50.5"), "entry 1: saved size: 50.5 is no whole number of bytes"),
+        (PRINTED.replace("50", "50.5"), "entry 1: saved size: 50.5 is not a whole number of bytes"),
         (PRINTED.replace("50", "1e40"), "entry 1: saved size: "),
     ],
 )
@@ -70,6 +70,6 @@ def test_broken_chains_have_their_entry(tmp_path: Any, text: str, said: str) -> 
     assert len(str(caught.value)) <= 300
 
 
-def test_the_command(run: Run, tmp_path: Any) -> None:
+def test_the_command_imports_a_chain_of_rotor(run: Run, tmp_path: Any) -> None:
     made = run("import", "rotor", write(tmp_path, PRINTED), "--time-unit", "s", "--name", "net").document
     assert (made["units"]["time"], made["name"]) == ("s", "net")

@@ -36,7 +36,7 @@ def in_order(joint):
 
 
 def computed(joint, runs):
-    """What the two graphs of a schedule return and write, and their peak, as the symbolic machine sees them."""
+    """Results, writes and peak of the two graphs of a schedule on the symbolic machine."""
     emitted = emit(joint, runs)
     machine = Machine(joint.recording)
     machine.run(emitted)
@@ -228,7 +228,7 @@ def refused(name, change, match):
         Joint(Recording.from_document(document))
 
 
-def test_refusals():
+def test_unsupported_recordings_are_refused():
     def in_place(nodes, _):
         nodes["relu"] |= {"mutates": nodes["relu"]["inputs"], "effect": True}
 
@@ -241,7 +241,7 @@ def test_refusals():
 
     refused("conv", in_place, "writes into an intermediate result")
     refused("conv", reads_late, "reads in the backward a buffer that the forward overwrites")
-    refused("conv", returns_gradient, "the forward returns .* which the backward makes")
+    refused("conv", returns_gradient, "the forward returns .* which the backward computes")
 
 
 def test_a_device_of_ones_own(tmp_path):
@@ -251,7 +251,7 @@ def test_a_device_of_ones_own(tmp_path):
     assert (costs.rate, costs.bandwidth) == (2e12, 1e11)
 
 
-def test_costs():
+def test_costs_follow_the_roofline_or_the_file():
     recording = recorded("attention")
     node = next(node for node in recording.nodes if node.operator == "aten.addmm.default")
     roofline = read_costs("roofline:T4-fp16")

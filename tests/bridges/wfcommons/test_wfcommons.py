@@ -152,7 +152,7 @@ def test_broken_workflows_have_their_path(change: Any, said: str) -> None:
     assert len(str(caught.value)) <= 300
 
 
-def test_the_command(run: Run, tmp_path: Any) -> None:
+def test_the_command_imports_a_workflow(run: Run, tmp_path: Any) -> None:
     path = tmp_path / "montage.json"
     path.write_text(json.dumps(workflow(montage())))
     made = run("import", "wfcommons", path, "--memory").document

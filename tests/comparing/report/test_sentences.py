@@ -19,7 +19,7 @@ def told(*cells):
     return dict(sentences(Comparison(cells)))
 
 
-def test_sentences():
+def test_sentences_name_the_fastest_algorithm():
     found = told(
         cell("a/x", "rotor", 5, 12),
         cell("a/x", "periodic", 5, 15),
@@ -33,13 +33,13 @@ def test_sentences():
     assert found == {
         "a/x within 5": "rotor is the quickest, 12, 20 % above the lower bound; 2 of 2 found a schedule.",
         "a/y within 6": "rotor and periodic are the quickest, 10, proved optimal; 2 of 2 found a schedule.",
-        "a/z within 7": "there is no schedule: proved.",
-        "a/w within 8": "none of 1 found a schedule, and none is proved not to exist.",
+        "a/z within 7": "proved that no schedule exists.",
+        "a/w within 8": "1 algorithm found no schedule, without a proof that none exists.",
         "a/v within 9": "rotor is the quickest, 20, 100 % above the lower bound; 1 of 2 found a schedule.",
     }
 
 
-def test_what_would_do_is_said_where_nothing_was_found():
+def test_unsolved_instances_name_sufficient_budgets():
     none, unknown = Outcome.INFEASIBLE, Outcome.UNKNOWN
     cells = (
         cell("a/x", "rotor", 5, None, none, least_budget=12),
@@ -52,22 +52,22 @@ def test_what_would_do_is_said_where_nothing_was_found():
     )
     comparison = Comparison(cells)
     assert dict(sentences(comparison)) == {
-        "a/x within 5": "there is no schedule: proved; 12 would do.",
-        "a/y within 6": "there is no schedule: proved; at least 8 is needed.",
-        "a/z within 7": "none of 1 found a schedule, and none is proved not to exist; 2730643456 would do.",
+        "a/x within 5": "proved that no schedule exists; 12 is enough.",
+        "a/y within 6": "proved that no schedule exists; at least 8 is needed.",
+        "a/z within 7": "1 algorithm found no schedule, without a proof that none exists; 2730643456 is enough.",
         "a/v within 9": "rotor is the quickest, 20, 100 % above the lower bound; 1 of 2 found a schedule.",
     }
     for text in (comparison_table(comparison), to_markdown(comparison), page(comparison)):
-        assert "12 would do" in text
+        assert "12 is enough" in text
         assert "at least 8 is needed" in text
-        assert "14 would do" not in text
-        assert "10 would do" not in text
+        assert "14 is enough" not in text
+        assert "10 is enough" not in text
 
 
 def test_budgets_that_are_named_can_be_given():
     tight = remat.compare(remat.example("resnet50"), algorithms="rotor", budgets=["500MB"], jobs=1)
     (told,) = dict(sentences(tight)).values()
-    (named,) = re.findall(r"^there is no schedule: proved; (.* MB) \(.* MiB\) would do\.$", told)
+    (named,) = re.findall(r"X\.$", told)
     assert remat.solve(remat.example("resnet50"), algorithm="rotor", budget=named).makespan
     (one,) = tight
     assert one.to_record()["least_budget"] <= parse_size(named) < one.to_record()["least_budget"] * 1.001

@@ -1,7 +1,7 @@
 """Machines: several processors, several memories, or both, listed in any order."""
 
 NAMES = (("device", "host", "disk"), ("gpu", "cpu memory", "nvme"), ("b", "a", "0"), ("dev", 'hóst "x"', "disk"))
-"""Names of the working memory and the memories behind it."""
+"""Names of the working memory and of further memories."""
 
 FORMS = ("processors", "host", "host", "host", "disk", "both", "apart")
 
@@ -53,7 +53,7 @@ def _links(draw, one, other, processors):
 
 
 CHANNELS = ("unnamed", "unnamed", "separate", "shared", "shared", "bus", "mixed", "crossed", "several", "processor")
-"""How the links between devices use channels."""
+"""The use of channels by links between devices."""
 
 
 def of_devices(draw, devices, channels=None):

@@ -2,9 +2,9 @@
 
 ``python -m tests.fuzz.readers --seconds 600`` (``make fuzz-readers FUZZ_SECONDS=600``) runs the targets one after the
 other, each in a separate process. With atheris installed, coverage guides the mutations; without it, they are drawn
-from a seed. A reader raises `remat.RematError` or no exception, its message is one line of at most 300 characters, and
-no document of up to 60 kB takes more than 3 s of CPU time or 1 GiB of memory. A document that can be read survives its
-next stage.
+from a seed. A reader raises `remat.RematError` or no exception. Its message is one line of at most 300
+characters. A document of up to 60 kB takes at most 3 s of CPU time and 1 GiB of memory. A document that can be read
+survives its next stage.
 """
 
 LARGEST_DOCUMENT = 60_000

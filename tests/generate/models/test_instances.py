@@ -60,7 +60,7 @@ def test_adapters_halve_the_backward_of_products() -> None:
     first, tuned = generate("chain", "model", lora="rank=1", **options)["stages"][1:3]
     inner = plain["backward_time"] - plain["forward_time"]  # weights' gradients, and attention's own
     assert tuned["backward_time"] == pytest.approx(inner, rel=0.01)
-    products = 3 * 2 * 64 * 4096**2  # nothing before the first block is trained: its input has no gradient
+    products = 3 * 2 * 64 * 4096**2  # no parameters before the first block are trained: its input has no gradient
     assert first["backward_time"] == pytest.approx(inner - products, rel=0.01)
     assert tuned["saved_size"] > plain["saved_size"]
     frozen = generate("chain", "model", lora="rank=1,q", **options)["stages"][2]
@@ -84,9 +84,9 @@ def test_a_pipeline_has_all_parameters_gradients_and_states() -> None:
         ({"config": "gpt2", "sequence": 2000}, "sequence 2,000 is longer than the 1,024 positions of gpt2"),
         ({"lora": "rank=0"}, "lora must be at least 1"),
         ({"lora": "q"}, "lora is a rank and targets"),
-        ({"lora": "rank=4,nothing"}, "lora: 'nothing' is no matrix of the blocks; those are q, k, v, o, up, down"),
+        ({"lora": "rank=4,nothing"}, "lora: 'nothing' is not a matrix of the blocks; these are q, k, v, o, up, down"),
         ({"frozen": "*"}, "every parameter is frozen"),
-        ({"frozen": "encoder.*"}, "is no parameter of the model"),
+        ({"frozen": "encoder.*"}, "is not a parameter of the model"),
         ({"frozen": ","}, "frozen is patterns"),
         ({"quantize": "nf4"}, "give lora or frozen, too"),
         ({"device": "V100"}, "V100 has no rate for 'bf16'"),

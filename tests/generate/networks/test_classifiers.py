@@ -208,6 +208,6 @@ def test_tensors_that_are_not_remade_are_read_as_they_are() -> None:
         ("inception", {"batch": 10**13}, "make the batch or the network smaller"),
     ],
 )
-def test_errors(family: str, parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(family: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate("dag", family, **parameters)

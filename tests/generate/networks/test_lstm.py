@@ -17,7 +17,7 @@ TINY = {"layers": 2, "hidden": 4, "vocabulary": 16, "steps": 3, "batch": 2}
     # Zaremba et al. 2014 count in millions; without biases of the second matrices there are 19,775,200 and 66,022,000.
     [("medium", 19_780_400, 20), ("large", 66_034_000, 66)],
 )
-def test_published_parameters(preset: str, parameters: int, millions: int) -> None:
+def test_presets_have_the_published_parameters(preset: str, parameters: int, millions: int) -> None:
     made = lstm(preset=preset, steps=2)
     assert made["static_memory"] == 4 * parameters
     assert round(parameters / 1e6) == millions
@@ -38,7 +38,7 @@ def test_flops_are_the_published_formula(steps: int) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"dropout": False}, {"keep_gradients": False}, {"layers": 1, "steps": 1}])
-def test_structure(more: dict[str, Any]) -> None:
+def test_graphs_are_well_formed_training_steps(more: dict[str, Any]) -> None:
     made = lstm(**{**TINY, **more})
     check_structure(written(made))
     result = remat.solve(remat.load(made), algorithm="keep-all")
@@ -79,6 +79,6 @@ def test_a_step_by_hand() -> None:
         ({"batch": 10**16}, "make the batch or the network smaller, or take fewer steps"),
     ],
 )
-def test_errors(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         lstm(**parameters)

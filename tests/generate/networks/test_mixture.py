@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {
 }
 
 
-def test_published_parameters() -> None:
+def test_presets_have_the_published_parameters() -> None:
     model = PRESETS["mixtral-8x7b"]
     assert model.parameters == 46_702_792_704  # 47 billion, of which a token uses 13
     idle = model.layers * (model.experts - model.chosen) * 3 * model.hidden * model.feedforward
@@ -46,7 +46,7 @@ def test_flops_are_those_of_the_experts_that_tokens_use() -> None:
 @pytest.mark.parametrize(
     "mode", [{}, {"gradients": "accumulate"}, {"parameters": "static"}, {"parameters": "host"}, {"micro_batches": 2}]
 )
-def test_structure(mode: dict[str, Any]) -> None:
+def test_graphs_are_well_formed_training_steps(mode: dict[str, Any]) -> None:
     made = made_of(mixture_step(**TINY, **mode))
     check_structure(written(made))
     instance = remat.load(made)
@@ -75,6 +75,6 @@ def test_experts_have_equal_shares_of_the_tokens() -> None:
         ({"heads": 7}, "hidden 4096 is not a multiple of heads 7"),
     ],
 )
-def test_errors(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mixture_step(**parameters)

@@ -39,6 +39,6 @@ def test_internal_states_of_five_steps() -> None:
         ({"batch": 2**60}, "make the batch or the sequence smaller"),
     ],
 )
-def test_errors(parameters: dict[str, object], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate("adjoint", "recurrent", **parameters)

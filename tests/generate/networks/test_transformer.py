@@ -132,7 +132,7 @@ def test_dropout_and_precision_change_what_is_saved() -> None:
     ("optimizer", "dtype", "per_parameter"),
     [("adam", "bf16", 16), ("adam", "fp32", 16), ("sgd", "bf16", 4), ("sgd", "fp32", 8), ("none", "bf16", 4)],
 )
-def test_static_memory(optimizer: str, dtype: str, per_parameter: int) -> None:
+def test_static_memory_counts_bytes_per_parameter(optimizer: str, dtype: str, per_parameter: int) -> None:
     made = transformer(optimizer=optimizer, dtype=dtype)
     assert made.get("static_memory", 0) == per_parameter * 124_439_808
 

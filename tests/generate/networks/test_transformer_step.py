@@ -51,7 +51,7 @@ def phase_time(made: dict[str, Any], phase: str) -> float:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("micro_batches", [1, 3])
-def test_structure(style: dict[str, Any], mode: dict[str, Any], micro_batches: int) -> None:
+def test_graphs_are_well_formed_training_steps(style: dict[str, Any], mode: dict[str, Any], micro_batches: int) -> None:
     made = made_with(**style, **mode, micro_batches=micro_batches)
     whole = written(made)
     inputs = whole["tasks"][0]["writes"]
@@ -226,6 +226,6 @@ def test_a_step_with_its_host_by_hand() -> None:
         ({"parameters": "host", "host_speed": 2}, "host_speed must be at most 1, not 2"),
     ],
 )
-def test_errors(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         transformer_step(**parameters)

@@ -109,7 +109,7 @@ def test_forests_get_a_virtual_root() -> None:
     assert (tree.parent, tree.pivots, tree.border) == ([2, 2, -1], [2, 1, 0], [0, 0, 0])
 
 
-def test_sizes() -> None:
+def test_sizes_of_nodes_follow_from_columns_and_border() -> None:
     tree = assembly_tree(pattern_of(3, [0, 1], [2, 2]))  # two leaves below one column
     assert (tree.pivots, tree.border, tree.parent) == ([1, 1, 1], [1, 1, 0], [2, 2, -1])
     body = tree.body(Storage())

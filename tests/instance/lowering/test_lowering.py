@@ -153,7 +153,7 @@ QUICK = settings(max_examples=60, deadline=None)
 
 @QUICK
 @given(chains())
-def test_chains(document):
+def test_chains_lower_like_the_oracle(document):
     graph, _ = agree(document)
     # The order of tasks is the order of a run without recomputation, forwards first.
     variants = [len(stage.get("variants", ())) for stage in document["stages"] for _ in range(stage.get("repeat", 1))]
@@ -244,7 +244,7 @@ def test_the_cheapest_variant_is_that_of_least_time_in_all():
 
 @QUICK
 @given(joins())
-def test_joins(document):
+def test_joins_lower_like_the_oracle(document):
     graph, _ = agree(document)
     groups = [name.rstrip("0123456789.") for name in graph.tasks]
     assert list(dict.fromkeys(groups)) == ["F", "Fe", "loss", "B"]
@@ -255,13 +255,13 @@ def test_joins(document):
 
 @QUICK
 @given(adjoints())
-def test_adjoints(document):
+def test_adjoints_lower_like_the_oracle(document):
     agree(document)
 
 
 @QUICK
 @given(dags())
-def test_dags(document):
+def test_task_graphs_lower_like_the_oracle(document):
     graph, _ = agree(document)
     assert list(graph.tasks) == [task["id"] for task in document["tasks"]]
     phases = [task.get("phase", "") for task in document["tasks"]]
@@ -270,13 +270,13 @@ def test_dags(document):
 
 @QUICK
 @given(trees())
-def test_trees(document):
+def test_trees_lower_like_the_oracle(document):
     agree(document)
 
 
 @QUICK
 @given(pipelines())
-def test_pipelines(document):
+def test_pipelines_lower_like_the_oracle(document):
     graph, _ = agree(document)
     for names in (graph.tasks, graph.values):
         assert [names.find(name) for name in names] == list(range(len(names)))

@@ -1,4 +1,4 @@
-"""What broken rules of steps are called where these are some of a periodic schedule, written out."""
+"""Names of rules that the unrolled steps of a periodic schedule break."""
 
 PERIODIC = {
     "resource-busy": "period-overlap",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 class Report:
     """The verdict: violations as (step index or None, rule), and the figures of the schedule.
 
-    Of a periodic schedule `makespan` and `peaks` are those of the samples or micro-batches that the instance lists,
-    from an empty machine, and of a chain those of one step. `steady_peaks` are those of any period, and `objective` is
-    the time per sample, micro-batch or step.
+    For a periodic schedule, `makespan` and `peaks` are those of the samples or micro-batches of the instance, from an
+    empty machine; for a chain, those of one step. `steady_peaks` are those of any period, and `objective` is the time
+    per sample, micro-batch or step.
     """
 
     violations: list = field(default_factory=list)
@@ -19,9 +19,9 @@ class Report:
     recompute_time: float = 0
     transferred: dict = field(default_factory=dict)
     idle: dict = field(default_factory=dict)
-    overlap: dict = field(default_factory=dict)  # of each channel that is no processor: its time beside runs
+    overlap: dict = field(default_factory=dict)  # for each channel that is not a processor: its time during runs
     machine_differs: bool = False
-    has_instants: bool = False  # a run takes no time; what lies beside it is then a matter of how steps are listed
+    has_instants: bool = False  # a run takes no time; its overlaps then depend on the order of the list
     period: float | None = None
     steady_peaks: dict = field(default_factory=dict)
     time_per_sample: float | None = None

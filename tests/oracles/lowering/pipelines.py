@@ -91,7 +91,7 @@ def _shared(document, number, degree):
 
 
 def _pieces(size, degrees, ends, batch, mine):
-    """Cut what passes between layers, the first of which makes it, into pieces of each micro-batch.
+    """Cut the value that the first layer passes to others into pieces for each micro-batch.
 
     Returns the numbers of the pieces that the part `mine` = (part, of) of a layer has, and the sizes of all those that
     one part of the first layer makes.
@@ -182,7 +182,7 @@ def _lower_layer(document, layer, place, batch, on, shared=None):
     outputs, sizes = out(number, layer.get("output_size", 0))
     values |= dict(zip(outputs, sizes, strict=True))
     gradient = layer.get("gradient_size")
-    given_back = []  # none of the last: the loss belongs to it
+    given_back = []  # not for the last layer: the loss belongs to it
     for edge in edges:
         if edge[0] == number:
             names, sizes = back(edge, layer.get("output_size", 0) if gradient is None else gradient)

@@ -83,7 +83,7 @@ class Machine:
     links: list
     speeds: dict = field(default_factory=dict)
     types: dict = field(default_factory=dict)
-    static: dict = field(default_factory=dict)  # bytes that lie in a memory throughout
+    static: dict = field(default_factory=dict)  # permanent bytes of a memory
 
     @property
     def first(self):

@@ -1,4 +1,4 @@
-"""What a plan chooses of an instance that leaves it open."""
+"""The choices of a plan for an instance with open decisions."""
 
 from tests.oracles.lowering import WORK, ratio
 

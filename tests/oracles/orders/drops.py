@@ -6,7 +6,7 @@ from .operations import clock, lasts, operation
 
 
 def _durations(graph, machine, steps):
-    """Return how long each step goes on."""
+    """Return the duration of each step."""
     time, found = clock(graph, machine), [0] * len(steps)
     for index, step in enumerate(steps):
         if "copy" in step:

@@ -16,7 +16,7 @@ class Operation:
     tasks: list
     needs: set
     makes: list
-    beside: frozenset = frozenset()  # of the tasks, those that go on at once with the one before
+    beside: frozenset = frozenset()  # tasks that run simultaneously with the previous one
     passes: list = field(default_factory=list)  # stage, its layers, and whether this is no forward
     again: frozenset = frozenset()  # of the tasks, those that run once more
     started: bool = False
@@ -180,7 +180,7 @@ def clock(graph, machine):
 
 
 def lasts(graph, machine, time, operation, index):
-    """Return the duration of a task of an operation; a paired task lasts as long as its partner."""
+    """Return the duration of a task of an operation; a paired task takes the time of its partner."""
     name, device = operation.tasks[index], operation.device
     if index not in operation.beside:
         return time(name, device)

@@ -100,7 +100,7 @@ class _Player:
             return False
         remade = {value for name in again for value in self.graph.tasks[name].writes}
         if any((target, value) not in self.there for value in remade for target in self.targets.get(value, ())):
-            return False  # it is still on its way
+            return False  # it is still in transfer
         self.busy[device] = operation
         self.next[device] += 1
         steps, end = runs_of(self.graph, self.machine, operation, self.now)
@@ -110,7 +110,7 @@ class _Player:
         return True
 
     def _end(self, operation):
-        """All that an operation has made is ready at once."""
+        """All results of an operation are ready at the same time."""
         self.busy[operation.device] = None
         self.over.update(operation.tasks)
         source = self.machine.processors[operation.device]

@@ -46,7 +46,7 @@ class Programs:
             self.programs[device] = [entry for entry in program if entry]
 
     def _rank(self, transfer):
-        """Order by value as it is numbered, then by who receives it."""
+        """Order by the number of the value, then by its receiver."""
         source, target, value = transfer
         return *numbered(value), self.devices.index(target), self.devices.index(source)
 

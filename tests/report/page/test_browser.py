@@ -312,7 +312,7 @@ def test_wheel_drag_and_keys_zoom(opened):
     assert browser.run("schedule.cursor === null && document.getElementById('tip').hidden")
 
 
-def test_find_names(opened):
+def test_the_filter_finds_names(opened):
     browser = opened("chain")
     browser.press("/")
     assert browser.run("document.activeElement.id") == "filter"
@@ -377,7 +377,7 @@ def test_a_kind_is_singled_out(opened):
 
 
 def test_the_peak_is_never_lost(opened):
-    """Of many points a pixel the highest is drawn, wherever it is: a step of no length sets the peak."""
+    """The highest of many points in a pixel is drawn at any position: a step of length zero sets the peak."""
     browser = opened("long")
     peak = browser.run("schedule.memories[0].peak")
     for width in (280, 500, 1280):

@@ -238,7 +238,7 @@ def test_what_has_no_page(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_schedule():
+def test_an_empty_schedule_is_packed():
     optional = [{"id": "t", "time": 1, "writes": [], "required": False}]
     head, _ = pack(result_of({"schema": "remat.instance/1", "kind": "dag", "tasks": optional}, []))
     assert head["memories"][0]["peak"] == 0

@@ -77,7 +77,7 @@ def test_equal_sweeps_give_equal_files(sweep, tmp_path):
     ],
     ids=["nothing", "units", "static", "odd"],
 )
-def test_odd_sweeps(change, tmp_path):
+def test_odd_sweeps_are_drawn(change, tmp_path):
     pytest.importorskip("matplotlib")
     from remat.report.plot.pareto import plot_sweep
 
@@ -165,7 +165,7 @@ def test_the_page_of_a_sweep_in_a_browser(sweep, tmp_path):
 def test_what_cannot_be_drawn(sweep, tmp_path, monkeypatch):
     from remat.report.plot.pareto import plot_sweep
 
-    with pytest.raises(OptionError, match=r"'x\.gif' is no plot"):
+    with pytest.raises(OptionError, match=r"'x\.gif' is not a plot"):
         plot_sweep(sweep, "x.gif")
     with pytest.raises(OptionError, match="no curve to plot"):
         plot_sweep(replace(sweep, curves=()), tmp_path / "x.svg")
@@ -174,7 +174,7 @@ def test_what_cannot_be_drawn(sweep, tmp_path, monkeypatch):
         plot_sweep(sweep, tmp_path / "x.svg")
 
 
-def test_tables(sweep):
+def test_tables_have_the_curves(sweep):
     text = curve_tables.sweep_table(sweep)
     assert "six | stages, memory memory" in text
     assert "knee" in text
@@ -187,15 +187,15 @@ def test_tables(sweep):
     assert curve_tables.sweep_csv(replace(sweep, curves=())) == ""
 
 
-def test_remarks():
-    """What is known of the end of a curve."""
+def test_remarks_describe_the_end_of_a_curve():
+    """Remarks on the proof at the end of a curve."""
     given = remat.sweep(CHAIN, "rotor", budgets=["1GB"])
     assert "the least that was found" in curve_tables.remark(given.curves[0], given.units)
     nothing = remat.sweep(CHAIN, "keep-all", budgets=["1GB"], time_limit=0)
     assert curve_tables.remark(nothing.curves[0], nothing.units) == "no schedule was found; incomplete (time limit)"
 
 
-def test_the_proved_curve():
+def test_no_curve_is_below_the_proved_bounds():
     """A bound proved for a budget holds for smaller ones, for every algorithm; no curve is below it."""
     sweep = remat.sweep(remat.example("lecture_l5"), ("auto", "revolve"))
     found = lower_bounds(sweep)

@@ -54,7 +54,7 @@ def test_several_memories_processors_and_channels(tmp_path):
     assert r"a <b> & $c$ \n é漢" in said
     assert {"gpu0", "gpu1", "bus", "copy", "recomputation"} <= set(said)
     assert {"device (units)", "host (units)"} <= set(said)
-    assert "disk (units)" not in said  # nothing ever lies there
+    assert "disk (units)" not in said  # this memory is always empty
     assert "budget 10" in said
     assert "budget 1,000, far above" in said
 
@@ -67,7 +67,7 @@ def test_equal_results_give_equal_files(chain, tmp_path):
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_png(chain, tmp_path):
+def test_a_png_has_the_expected_size(chain, tmp_path):
     path = tmp_path / "PLOT.PNG"
     plot(chain, path)
     data = path.read_bytes()
@@ -129,14 +129,14 @@ def test_long_schedules_are_sliced_and_stay_small(tmp_path):
 
 
 def test_what_cannot_be_plotted(chain, tmp_path):
-    with pytest.raises(OptionError, match=r"'plot.eps' is no plot; its name ends in one of .svg, .png, .pdf, .html"):
+    with pytest.raises(OptionError, match=r"'plot.eps' is not a plot; its name ends in one of .svg, .png, .pdf, .html"):
         plot(chain, "plot.eps")
     with pytest.raises(OptionError, match="no schedule to plot"):
         plot(replace(chain, report=None, columns=None), tmp_path / "plot.svg")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_matplotlib(chain, tmp_path, monkeypatch):
+def test_without_matplotlib_the_extra_is_named(chain, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"a plot needs an optional package: pip install 'remat\[plot\]'"):
         plot(chain, tmp_path / "plot.svg")

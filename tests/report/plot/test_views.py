@@ -50,20 +50,20 @@ def test_each_view_is_for_its_kinds(kind, view, tmp_path):
                 assert path.read_bytes() == first
         else:
             suited = ", ".join(name for name, kinds in VIEWS.items() if kind in kinds)
-            with pytest.raises(OptionError, match=f"{view!r} is no view of this schedule; it has {suited}"):
+            with pytest.raises(OptionError, match=f"{view!r} is not a view of this schedule; it has {suited}"):
                 plot(result, path, view=view)
             assert not path.exists()
-    with pytest.raises(OptionError, match="'gantt' is no view"):
+    with pytest.raises(OptionError, match="'gantt' is not a view"):
         drawing(result, "gantt")
     if view == "convergence":
-        with pytest.raises(OptionError, match="'convergence' is no view"):
+        with pytest.raises(OptionError, match="'convergence' is not a view"):
             drawing(made, view)
     if view == "addresses":
         with pytest.raises(OptionError, match="has no addresses; `remat layout` writes them"):
             drawing(made, view)
 
 
-def test_addresses(tmp_path):
+def test_addresses_show_the_arenas(tmp_path):
     made = offload_result()
     for memory in ("device", "host"):
         made = made.with_addresses(remat.layout(made, memory=memory))
@@ -87,7 +87,7 @@ def test_many_residencies_become_an_image(tmp_path):
     assert "<image" in (tmp_path / "view.svg").read_text()
 
 
-def test_stages(tmp_path):
+def test_stages_show_kept_and_recomputed_bytes(tmp_path):
     text = said(halves(), "stages", tmp_path)
     assert {"kept 1.5 MiB", "checkpoint 1 MiB", "recomputed 3 MiB", "2 forwards recomputed"} <= set(text)
     assert {"state and saved (MiB)", "forward runs", "stage (0: the input)"} <= set(text)
@@ -117,7 +117,7 @@ def test_stages_of_a_long_chain_share_columns(tmp_path):
     assert any(note.endswith("4 stages in a column: sizes added up, most runs") for note in text)
 
 
-def test_reversal(tmp_path):
+def test_reversal_shows_forwards_and_backwards(tmp_path):
     text = said(halves(), "reversal", tmp_path)
     assert {"state that is kept", "forward", "saving forward", "recomputation", "backward", "state"} <= set(text)
     assert not any(label.startswith("state kept in") for label in text)
@@ -132,7 +132,7 @@ def test_levels_of_an_adjoint_have_a_colour_each_and_their_use(tmp_path):
     assert "fullest memory host 12 of 12" in text
 
 
-def test_tree(tmp_path):
+def test_tree_shows_spilled_nodes(tmp_path):
     text = said(spilled_tree(), "tree", tmp_path)
     assert "spilled: 20 of 100, from 1 of 6 nodes" in text
     assert {"T0", "T1", "T2", "runs first", "last", "depth"} <= set(text)
@@ -140,7 +140,7 @@ def test_tree(tmp_path):
     assert "200 nodes in core" in text
 
 
-def test_values(tmp_path):
+def test_values_show_their_residencies(tmp_path):
     text = said(offload_result(), "values", tmp_path)
     assert {"forward", "backward", "recomputed", "copied back", "in another memory", "u", "v"} <= set(text)
     assert "2 values, as high as they are large, in order of first appearance" in text

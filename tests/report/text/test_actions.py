@@ -25,7 +25,7 @@ def chain(length: int, **more: Any) -> dict[str, Any]:
 
 
 def told(instance: dict[str, Any], steps: list[dict[str, Any]]) -> list[str]:
-    """Tell a schedule written by hand, after verifying it."""
+    """Verify a schedule written by hand, and return its actions."""
     base = remat.solve(instance, algorithm="keep-all", budget={"": 10**6})
     columns = parse_steps({"schema": "remat.schedule/1", "steps": steps}, base.graph, base.machine, base.units)
     outcome = remat.verify(
@@ -36,7 +36,7 @@ def told(instance: dict[str, Any], steps: list[dict[str, Any]]) -> list[str]:
 
 
 def replay(lines: Iterable[str], length: int, *, taped: bool, stored: bool) -> int:
-    """Follow the grammar: every line must be possible where it stands. Return the number of forwards."""
+    """Follow the grammar: every line must be possible at its position. Return the number of forwards."""
     current: int | None = 0
     kept: set[tuple[int, str]] = set()
     saved: set[int] = set()
@@ -88,7 +88,7 @@ def forwards_of(result: Result) -> int:
 @pytest.mark.parametrize("storage", [None, 1, 2, 5])
 @pytest.mark.parametrize("algorithm", ["revolve", "store-all", "recompute-all"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 20])
-def test_adjoints_replay(algorithm: str, steps: int, storage: int | None) -> None:
+def test_actions_of_adjoints_replay_to_the_same_runs(algorithm: str, steps: int, storage: int | None) -> None:
     slots = 100 if algorithm == "store-all" else storage
     levels = [{"name": "disk", "slots": slots}]
     instance = adjoint(steps) if storage is None else adjoint(steps, storage=levels)
@@ -104,7 +104,7 @@ def test_adjoints_replay(algorithm: str, steps: int, storage: int | None) -> Non
 
 @pytest.mark.parametrize("budget", [None, 60, 40, 30, 25])
 @pytest.mark.parametrize("algorithm", ["rotor", "store-all", "recompute-all"])
-def test_chains_replay(algorithm: str, budget: int | None) -> None:
+def test_actions_of_chains_replay_to_the_same_runs(algorithm: str, budget: int | None) -> None:
     result = remat.solve(chain(8), algorithm=algorithm, budget=budget)
     if result.report is None:
         assert list(actions(result)) == []
@@ -112,7 +112,7 @@ def test_chains_replay(algorithm: str, budget: int | None) -> None:
     assert replay(actions(result), 8, taped=True, stored=False) == forwards_of(result)
 
 
-def test_the_lecture() -> None:
+def test_actions_of_the_lecture_are_as_by_hand() -> None:
     result = remat.solve(adjoint(6), algorithm="fixed", options={"checkpoints": "0,2"}, budget=4)
     assert list(actions(result)) == [
         "checkpoint x0",
@@ -195,7 +195,7 @@ def test_a_chain_that_recomputes() -> None:
     ]
 
 
-def test_levels() -> None:
+def test_actions_name_storage_levels() -> None:
     instance = adjoint(
         3,
         machine={
@@ -294,7 +294,7 @@ def test_no_schedule_no_actions() -> None:
     assert list(actions(remat.solve(chain(3), algorithm="keep-all", budget=1))) == []
 
 
-def test_silent_frees() -> None:
+def test_frees_of_other_values_are_not_listed() -> None:
     lines = told(
         adjoint(2), [{"run": "F1"}, {"run": "loss", "drop": ["x1"]}, {"run": "B1", "drop": ["y1"]}, {"drop": ["x0"]}]
     )

@@ -15,7 +15,7 @@ from remat.report.text.comma_separated import to_csv
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\x1b[31m", "\u202e=", "a,b", 'a"b', "a\nb", ""])
-def test_texts(text: str) -> None:
+def test_texts_cannot_become_formulas(text: str) -> None:
     (row,) = csv.DictReader(io.StringIO(to_csv([{"name": text, "figure": -1.5}])))
     assert row["figure"] == "-1.5"
     assert row["name"].removeprefix("'") == printable(text)

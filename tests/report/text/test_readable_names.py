@@ -59,21 +59,21 @@ def test_tables_and_answers(result):
     assert any(f" of {name}" in summary(infeasible) for name in NAMES)
 
 
-def test_actions(result):
+def test_actions_name_the_stages(result):
     lines = list(actions(remat.solve(CHAIN, algorithm="rotor", budget=26)))
     assert "backward 3 (head)" in lines
     assert any(line.startswith("save 3 (head)") for line in lines)
     assert any(line in ("advance 0 -> 2 (embedding to attention)", "advance 0 -> 1 (embedding)") for line in lines)
 
 
-def test_traces(result, tmp_path):
+def test_traces_name_the_stages(result, tmp_path):
     write_trace(result, tmp_path / "trace.json")
     names = {event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
     assert "B3 of head" in names
     assert any(" of " in name and "->" in name for name in names)
 
 
-def test_pages(result):
+def test_pages_name_the_modules(result):
     head, _ = pack(result)
     assert head["modules"] == 4  # and the loss, which is of none
     assert [entry["name"] for entry in head["columns"] if "module" in entry["name"]] == [
@@ -83,7 +83,7 @@ def test_pages(result):
     ]
 
 
-def test_facts():
+def test_facts_name_the_stages():
     from remat.report.text.facts import facts_table
 
     text = facts_table(remat.show(CHAIN))

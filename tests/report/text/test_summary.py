@@ -64,7 +64,7 @@ NAMED = {
 }
 
 
-def test_a_schedule(kept: Result) -> None:
+def test_a_summary_has_the_figures_of_a_schedule(kept: Result) -> None:
     found = lines(kept)
     assert found["instance"] == "net"
     assert found["algorithm"] == "keep-all"
@@ -129,7 +129,7 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
 @pytest.mark.parametrize(
     ("scope", "least", "said"),
     [
-        ("all schedules", LeastBudget(18, None, False, 0, "all schedules"), "at least 18 B a lower bound: nothing"),
+        ("all schedules", LeastBudget(18, None, False, 0, "all schedules"), "at least 18 B a lower bound: every"),
         ("all schedules", LeastBudget(17, None, False, 0, "all schedules"), "at least 17 B, needed by task F2 a lower"),
         ("some", LeastBudget(18, None, False, 0, "some"), "within some, at least 18 B a lower bound for these"),
         ("some", LeastBudget(18, 0, False, 0, "some"), "at least 18 B, needed by task F1 a lower bound for these"),
@@ -150,7 +150,7 @@ def test_whose_least_budget_it_is(scope: str | None, least: LeastBudget, said: s
     assert "resident" not in found
 
 
-def test_unknown(kept: Result) -> None:
+def test_an_unknown_answer_has_no_budget(kept: Result) -> None:
     answer = replace(kept, status=Status.UNKNOWN, report=None, columns=None, termination=Termination.TIME_LIMIT)
     found = lines(answer)
     assert found["status"] == "unknown (time limit)"
@@ -218,7 +218,7 @@ def test_hostile_names_stay_on_their_line(kept: Result) -> None:
     assert "a\\u001b[31m\\n\\u202eb" in text
 
 
-def test_tables() -> None:
+def test_tables_align_labels_and_texts() -> None:
     assert table([]) == ""
     assert table([("a", "1"), ("", "2"), ("long label", "")]) == "a           1\n            2\nlong label"
 
@@ -240,7 +240,7 @@ def test_tables_fit_whatever_their_labels(lines: list[tuple[str, list[str]]], wi
     assert "".join(shown.split()) == "".join(label + "".join(words) for label, words in lines)
 
 
-def test_names() -> None:
+def test_long_names_are_shortened() -> None:
     assert shown_name("x") == "x"
     shown = shown_name("a" * 40 + "b" * 40)
     assert shown.startswith("aaa")
@@ -266,7 +266,7 @@ def test_what_sets_a_figure_is_named_with_its_module() -> None:
     assert found.to_dict()["least_budget"]["task"] == "a"
 
 
-def test_figures(kept: Result) -> None:
+def test_figures_have_the_measurements(kept: Result) -> None:
     document = figures(kept)
     assert document["makespan"] == kept.makespan
     assert document["no_recompute_time"] == kept.no_recompute_time

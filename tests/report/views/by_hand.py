@@ -106,7 +106,7 @@ def a_schedule(document, *, quickly):
     plain = {"chain": "dtr", "adjoint": "dtr", "dag": "dtr", "tree": "postorder-min-io"}
     if quickly:
         return {"algorithm": plain[document["kind"]]}
-    if document["kind"] == "adjoint":  # what `auto` asks, but not for so long
+    if document["kind"] == "adjoint":  # an algorithm of `auto`, with less time
         few = {"iterations": 10, "moves": 20_000, "window": 1000, "work": 0}
         return {"algorithm": "adjoint-best", "options": few}
     return {"algorithm": "auto"}

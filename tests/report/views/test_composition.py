@@ -98,7 +98,7 @@ def test_kinds_of_a_chain_that_recomputes():
     # The input: forwards start from it twice, and the first backward reads it last.
     assert ("memory", "x0", "checkpoints", 3, "B1") in found
     assert ("memory", "x1", "in passing", 1, "F2") in found
-    assert ("memory", "x1", "saved", 3, "B1") in found  # made again for a backward, by way of one forward
+    assert ("memory", "x1", "saved", 3, "B1") in found  # recomputed for a backward, through one forward
     assert ("memory", "s3", "saved", 1, "B3") in found
     assert ("memory", "y3", "gradients", 1, "B3") in found
     adds_up(halves())
@@ -168,7 +168,7 @@ def test_an_old_copy_that_is_written_over_is_named():
     assert found.sizes[Kind.OTHER].max() == 4
 
 
-def test_nothing_runs():
+def test_a_schedule_without_steps_is_empty():
     optional = [{"id": "t", "time": 1, "writes": [], "required": False}]
     found = composition_of(result_of({"schema": "remat.instance/1", "kind": "dag", "tasks": optional}, []))
     assert found.contents[0].total.tolist() == [0]

@@ -56,7 +56,7 @@ def test_children_lie_within_their_parents_side_by_side(name, orientation):
     assert found.volume == 0
 
 
-def test_a_deep_chain():
+def test_a_deep_chain_needs_no_recursion():
     nodes = 50_000
     document = TREE | {"parent": list(range(-1, nodes - 1)), "output_size": [1] * nodes}
     found = icicle(remat.solve(document))
@@ -64,7 +64,7 @@ def test_a_deep_chain():
     assert (np.diff(found.right - found.left) < 0).all()
 
 
-def test_one_node():
+def test_one_node_fills_the_width():
     found = icicle(result_of(TREE | {"parent": [-1], "output_size": [0]}, [run(0)]))
     assert (found.left[0], found.right[0], found.depths) == (0.0, 1.0, 1)
 

@@ -109,6 +109,6 @@ def test_a_value_stays_until_its_last_part_has_gone():
     ]
 
 
-def test_nothing_runs():
+def test_a_schedule_without_steps_has_no_lifetimes():
     optional = [{"id": "t", "time": 1, "writes": [], "required": False}]
     assert listed(result_of({"schema": "remat.instance/1", "kind": "dag", "tasks": optional}, [])) == []

@@ -34,7 +34,7 @@ LARGEST_TEXT = 6_000
 
 
 @pytest.mark.parametrize("kind", RESULTS)
-def test_read_back(kind):
+def test_a_minimap_survives_a_round_trip(kind):
     record = miniature(RESULTS[kind](), kind)
     text = pack(record)
     assert unpack(text) == record
@@ -152,7 +152,7 @@ def test_a_worker_makes_it_where_it_is_asked_for(tmp_path):
     assert answer(request | {"capacity": 1, "picture": True}).picture == ""
 
 
-def test_an_empty_schedule():
+def test_an_empty_schedule_has_a_minimap():
     optional = [{"id": "t", "time": 1, "writes": [], "required": False}]
     nothing = result_of({"schema": "remat.instance/1", "kind": "dag", "tasks": optional}, [])
     record = miniature(nothing, "dag")

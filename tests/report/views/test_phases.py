@@ -22,7 +22,7 @@ def dag(tasks, **more):
     return Case(document | {"values": [{"id": name, "size": 1} for name in sorted(values)]} | more)
 
 
-def test_chains():
+def test_phases_of_chains_follow_from_names():
     stage = {"forward_time": 1, "backward_time": 1, "output_size": 1}
     document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage] * 2}
     found = phases(Case(document), runs("F1", "Fe2", "loss", "B2", "Fe1", "B1"))

@@ -105,7 +105,7 @@ def test_sweeps_put_together_are_the_same_sweeps(name, algorithm):
 
 
 @pytest.mark.slow
-def test_bounded():
+def test_the_number_of_lines_is_bounded():
     result = remat.solve(remat.example("loop_n10000"))
     for most in (30, 300):
         found, drawn = lines(result, columns=200, rows=100, most=most)
@@ -117,7 +117,7 @@ def test_bounded():
         assert any(line[0] is Stroke.FORWARD and line[2] == 0 for line in drawn)
 
 
-def test_one_step():
+def test_one_step_has_one_backward():
     document = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 1, "state_size": 1}
     document |= {"forward_time": 1, "backward_time": 1}
     _, drawn = lines(remat.solve(document))

@@ -31,7 +31,7 @@ def test_recomputed_from_the_input():
     assert (found.sizes == expected).all()
 
 
-def test_offloaded():
+def test_offloaded_stages_count_their_bytes():
     found = stages(offloaded())
     assert found.sizes[:, Fate.OFFLOADED].tolist() == [0, X + S, 0, 0]
     assert found.sizes[:, Fate.KEPT].tolist() == [X, 0, X + S, X + S]

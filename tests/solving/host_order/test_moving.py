@@ -47,7 +47,7 @@ def checked(result: remat.Result) -> Moved:
     assert moved.price == found.makespan - result.makespan
     assert moved.simulated == pytest.approx(found.makespan, rel=0.02)
     assert moved.simulated <= found.makespan * (1 + 1e-9)
-    again = move(found)  # what has moved has nowhere better to go
+    again = move(found)  # a second move changes nothing
     assert again.result.makespan <= found.makespan * (1 + 1e-9)
     return moved
 

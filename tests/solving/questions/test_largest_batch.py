@@ -70,7 +70,7 @@ def at_batch(document, batch, of=1):
 
 @draws(60)
 @given(strategies.chains(largest=4, exact=True), st.integers(1, 40), st.integers(1, 7))
-def test_chains_grow(document, batch, of):
+def test_chains_grow_with_the_batch(document, batch, of):
     grown = scaled(load(document), batch, of)
     assert digest(grown) == digest(load(at_batch(document, batch, of)))
     assert digest(load(json.loads(json.dumps(instance_document(grown))))) == digest(grown)
@@ -95,7 +95,7 @@ def test_exact_times_stay_whole():
     assert scaled(huge, 1, 2).stages[0].output_size == 2**39 + 1
 
 
-def test_adjoints_grow():
+def test_adjoints_grow_with_the_batch():
     document = {
         "schema": "remat.instance/1",
         "kind": "adjoint",
@@ -149,7 +149,7 @@ def test_trees_have_no_batch():
 
 @draws(20)
 @given(strategies.chains(largest=4, plain=True, exact=True), st.integers(1, 120), st.integers(1, 3), SHARES)
-def test_chains(document, budget, of, share):
+def test_the_largest_batch_of_chains_equals_a_scan(document, budget, of, share):
     document = {key: value for key, value in document.items() if key != "machine"}
     sized = remat.solve(document, algorithm="store-all")
     if sized.peak_memory["memory"] - document.get("static_memory", 0) < 6:
@@ -241,7 +241,7 @@ def test_not_even_one():
     assert slow.least_budget is None
 
 
-def test_no_limit():
+def test_a_batch_without_bytes_has_no_limit():
     weightless = CHAIN | {
         "input_size": 0,
         "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 0}],
@@ -259,7 +259,7 @@ def test_beyond_all_sizes():
     assert not found.answer.proved
 
 
-def test_a_longest_time():
+def test_a_makespan_limits_the_batch():
     found = remat.largest_batch(CHAIN, budget=10**6, max_makespan=100, batch=1)
     assert (found.answer.value, found.makespan, found.answer.scope) == (5, 100, ALL_SCHEDULES)
 
@@ -267,14 +267,14 @@ def test_a_longest_time():
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ({"batch": 0}, "^batch: 0 is no batch"),
+        ({"batch": 0}, "^batch: 0 is not a batch size"),
         ({"batch": "x"}, "^batch: 'x'"),
         ({"batch": 1.5}, "^batch: "),
         ({"batch": True}, "^batch: "),
         ({"max_overhead": "x"}, "^max_overhead: "),
     ],
 )
-def test_bad_questions(question, message):
+def test_bad_questions_are_refused(question, message):
     with pytest.raises(remat.OptionError, match=message):
         remat.largest_batch(CHAIN, budget=100, **question)
 
@@ -284,7 +284,7 @@ def test_a_budget_is_needed():
         remat.largest_batch(CHAIN)
 
 
-def test_interrupted(monkeypatch):
+def test_an_interrupt_returns_the_best_batch(monkeypatch):
     calls = []
 
     def stop(problem, options, context):
@@ -307,7 +307,7 @@ def test_interrupted(monkeypatch):
     assert found.status is Status.UNKNOWN
 
 
-def test_saved_instances(tmp_path):
+def test_the_instance_of_the_batch_can_be_saved(tmp_path):
     found = remat.largest_batch(CHAIN, budget=100)
     path = tmp_path / "net.json.gz"
     save_instance(found.answer.instance, path)

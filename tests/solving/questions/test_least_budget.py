@@ -56,7 +56,7 @@ def least_by_scan(best, limit, top):
 
 @draws(40)
 @given(strategies.chains(largest=4, plain=True, exact=True), SHARES, st.sampled_from(["rotor", "unswept", "swept"]))
-def test_chains(document, share, algorithm):
+def test_the_minimum_budget_of_chains_equals_a_scan(document, share, algorithm):
     document = {key: value for key, value in document.items() if key != "machine"}
     whole = remat.solve(document, algorithm="store-all")
     limit = (1 + share) * whole.no_recompute_time
@@ -72,7 +72,7 @@ def test_chains(document, share, algorithm):
 
 @draws(25)
 @given(st.integers(1, 7), st.integers(0, 3), st.integers(1, 3), SHARES)
-def test_slots(steps, backward, state, share):
+def test_the_minimum_number_of_slots_equals_exhaustive_search(steps, backward, state, share):
     document = STORED | {"steps": steps, "backward_time": backward, "state_size": state}
     forward = [1] * steps
     costs = [search.adjoint_best_cost(forward, [backward] * steps, [(slots, 0, 0)]) for slots in range(steps + 1)]
@@ -141,12 +141,12 @@ def test_no_proof_is_refuted_by_any_schedule(document, share):
 
 
 @pytest.mark.parametrize("given", [0.2, "0.2", "20%", " 20 % ", "2e-1", Fraction(1, 5)])
-def test_shares(given):
+def test_shares_are_read_exactly(given):
     assert read_share(given if not isinstance(given, Fraction) else float(given), "max_overhead") == Fraction(1, 5)
 
 
 @pytest.mark.parametrize("given", ["", "%", "-1%", "nan", "inf", "ten", True, "20%%", -0.1, "1e99", None, [1]])
-def test_no_shares(given):
+def test_texts_that_are_not_shares_are_refused(given):
     with pytest.raises(remat.OptionError, match=r"max_overhead.*0\.2 or 20%"):
         read_share(given, "max_overhead")
 
@@ -163,18 +163,18 @@ def test_exactly_at_the_limit():
         assert found.makespan <= (makespan if exact else makespan - 1)
 
 
-def test_makespan_limits():
+def test_makespan_limits_are_met():
     for limit, peak in ((10**6, 3), (17, 3), (16, 4)):
         found = remat.least_budget(LECTURE, max_makespan=limit)
         assert found.makespan <= limit
         assert found.answer.value == peak
     ms = LECTURE | {"units": {"time": "ms"}}
     found = remat.least_budget(ms, max_makespan="0.02s")
-    assert found.answer.question == "the least budget of memory for a makespan of at most 20 ms"
+    assert found.answer.question == "the minimum budget of memory for a makespan of at most 20 ms"
     assert found.answer.value == remat.least_budget(LECTURE, max_makespan="20").answer.value
 
 
-def test_both_limits():
+def test_the_stricter_of_two_limits_counts():
     one = remat.least_budget(LECTURE, max_overhead="10%")
     two = remat.least_budget(LECTURE, max_overhead="10%", max_makespan=1000)
     three = remat.least_budget(LECTURE, max_overhead="1000%", max_makespan=one.makespan)
@@ -186,7 +186,7 @@ def test_both_limits():
 def test_no_budget_will_do():
     found = remat.least_budget(CHAIN, max_makespan=3)
     assert (found.status, found.scope, found.answer.value) == (Status.INFEASIBLE, ALL_SCHEDULES, None)
-    assert found.notes == ("no budget will do: whatever the memory, the makespan is at least 20",)
+    assert found.notes == ("no budget is enough: with any memory, the makespan is at least 20",)
     assert found.answer.solves == 0
     assert "least_budget" not in found.to_dict()
 
@@ -240,9 +240,9 @@ def test_infeasible_for_another_reason():
 
 
 def test_budgets_of_other_memories():
-    with pytest.raises(remat.OptionError, match="the budget of 'ram' is what"):
+    with pytest.raises(remat.OptionError, match="the budget of 'ram' is the answer"):
         remat.least_budget(STORED, budget=8, max_overhead="50%")
-    with pytest.raises(remat.OptionError, match="the budget of 'ram' is what"):
+    with pytest.raises(remat.OptionError, match="the budget of 'ram' is the answer"):
         remat.least_budget(STORED, budget={"ram": 8}, max_overhead="50%")
     found = remat.least_budget(STORED, budget={"working": 50}, max_overhead="50%")
     assert [memory.capacity for memory in found.machine.memories] == [50, found.answer.value]
@@ -253,13 +253,13 @@ def test_a_budget_of_all_devices(algorithm):
     document = generate("pipeline", "uniform", layers=6, devices=2, micro_batches=3)
     options = {"moves": 0, "zoo": False} if algorithm == "pipe-plan" else {}
     found = remat.least_budget(document, algorithm=algorithm, options=options)
-    assert found.answer.question.startswith("the least budget of every device")
+    assert found.answer.question.startswith("the minimum budget of every device")
     assert found.answer.value == max(found.peak_memory.values()) > 0
     again = remat.solve(document, algorithm=algorithm, options=options, budget=found.answer.ask)
     assert again.report is not None
     swept = remat.sweep(document, algorithm, options=options, budgets=[found.answer.ask, 0])
     assert [point.peak for point in swept.curves[0].answers] == [None, max(again.peak_memory.values())]
-    with pytest.raises(remat.OptionError, match="the budget of every device is what this question asks for"):
+    with pytest.raises(remat.OptionError, match="the budget of every device is the answer of this question"):
         remat.least_budget(document, algorithm=algorithm, budget={"gpu1": 9})
 
 
@@ -277,13 +277,13 @@ def test_an_option_of_the_same_name_is_the_algorithms():
         ({"max_makespan": "soon"}, "^max_makespan: 'soon'"),
         ({"max_makespan": -1}, "^max_makespan: "),
         ({"max_overhead": "much"}, "^max_overhead: 'much'"),
-        ({"budget": 0.5}, "^budget: the budget of 'memory' is what"),
-        ({"max_overhead": 1, "options": {"gab": 3}}, "has an option 'gab'; did you mean 'gap'"),
+        ({"budget": 0.5}, "^budget: the budget of 'memory' is the answer"),
+        ({"max_overhead": 1, "options": {"gab": 3}}, "has the option 'gab'; did you mean 'gap'"),
         ({"max_overhead": 1, "options": {"gap": 2}}, "^option gap: "),
-        ({"max_overhead": 1, "budget": 30}, "^budget: the budget of 'memory' is what"),
+        ({"max_overhead": 1, "budget": 30}, "^budget: the budget of 'memory' is the answer"),
     ],
 )
-def test_bad_questions(question, message):
+def test_bad_questions_are_refused(question, message):
     with pytest.raises(remat.OptionError, match=message):
         remat.least_budget(CHAIN, **question)
 
@@ -316,7 +316,7 @@ def test_the_document_has_the_answer():
 
 
 def test_what_it_takes_to_find_the_schedule_again(monkeypatch):
-    """Of an algorithm that rounds the budget down."""
+    """The question for an algorithm that rounds the budget down."""
 
     def rounded(problem, options, context):
         budget = None if problem.budget is None else problem.budget // 2**26 * 2**26

@@ -61,7 +61,7 @@ def eight(micro_batches: int = 8):
 
 
 def test_the_planner_names_the_smallest_budget_at_which_it_has_a_plan() -> None:
-    """Two stages a device, one micro-batch at a time, everything runs again: that needs 3600, and a larger budget."""
+    """Two stages per device, one micro-batch at a time, with full recomputation: it needs 3600, and a larger budget."""
     options = {"moves": 0, "zoo": False}
     for budget in (3000, 3500, 3599):
         least = remat.solve(eight(2), algorithm="pipe-plan", budget=budget, options=options).least_budget

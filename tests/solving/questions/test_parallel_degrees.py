@@ -93,7 +93,7 @@ def test_stages_of_several_degrees():
 
 
 def test_pictures_have_all_devices(tmp_path):
-    """Those of a group do the same at the same time, and hold the same."""
+    """Devices of a group run the same operations at the same time, and hold the same bytes."""
     result = remat.plan(net(), tensor=[2], options=FEW).result
     found = passes_of(result)
     assert sorted(set(found.device.tolist())) == [0, 1, 2, 3]
@@ -185,7 +185,7 @@ def test_degrees_that_do_not_fit(tensor, more, why):
 
 
 def test_budgets_of_a_group_are_equal():
-    with pytest.raises(OptionError, match="not all groups of 2 have as many bytes on each device"):
+    with pytest.raises(OptionError, match="the devices of groups of 2 differ in memory"):
         remat.plan(net(), tensor=[2], budget={"g1": 100}, options=FEW)
     planned = remat.plan(net(), budget={"g1": 1000}, options=FEW)
     assert {degrees.tensor for degrees in planned.tried} == {1}
@@ -201,7 +201,7 @@ def test_what_more_would_buy():
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_drawn_instances(number):
+def test_plans_of_drawn_instances_are_valid(number):
     chance = random.Random(number)
     document = drawn(chance)
     document["cluster"]["devices"][0]["count"] = 6

@@ -1,4 +1,4 @@
-"""Questions of `auto`: one pool of schedules, from which every budget is answered, whatever the limit."""
+"""Questions of `auto`: one pool of schedules answers every budget, with any limit."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_proved_answers_need_no_other_search(monkeypatch):
     small = prepared.solve(1)
     assert small.status is remat.Status.INFEASIBLE
     assert prepared.solve(small.least_budget.size - 1).status is remat.Status.INFEASIBLE
-    assert asked == [None, 1] or asked == [None]  # a bound may have said so
+    assert asked == [None, 1] or asked == [None]  # a bound may have proved it
     assert prepared.solve(small.least_budget.size).status is not remat.Status.INFEASIBLE
 
 

@@ -151,7 +151,7 @@ def test_a_tree_is_one_point():
     assert found.curves[0].least.proved_within == ALL_SCHEDULES
 
 
-def test_a_storage_level():
+def test_a_curve_over_a_storage_level_has_valid_points():
     found = remat.sweep(STORED, "h-revolve")
     (curve,) = found.curves
     assert found.memory == "ram"
@@ -164,7 +164,7 @@ def test_a_storage_level():
 # --- budgets, points, options -----------------------------------------------------------------------------------------
 
 
-def test_given_budgets():
+def test_given_budgets_have_the_answers_of_solves():
     for algorithm in ("rotor", "swept"):
         found = remat.sweep(CHAIN, algorithm, budgets=[60, "25", 30, 60, 5])
         (curve,) = found.curves
@@ -195,7 +195,7 @@ def test_given_budgets():
     ],
 )
 def test_a_budget_of_a_curve_has_the_status_of_a_solve(kind, family, given):
-    """What is proved for a larger budget is proved for a smaller one."""
+    """A proof for a larger budget also holds for a smaller one."""
     document = generate(kind, family, **given)
     limits = {"time_limit": 2, "gap": "100%"}
     full = remat.solve(document, **limits)
@@ -220,7 +220,7 @@ def test_budgets_that_are_all_too_small():
 
 @pytest.mark.parametrize(("algorithm", "within"), [("dtr", None), ("keep-all", "the keep-all schedule")])
 def test_least_budget_of_an_algorithm_is_not_that_of_all_schedules(algorithm, within):
-    # All answers are infeasible for every schedule; what would do is the algorithm's own affair.
+    # All answers are infeasible for every schedule; a sufficient budget depends on the algorithm.
     (curve,) = remat.sweep(CHAIN, algorithm, budgets=[3]).curves
     assert [(point.status, point.scope) for point in curve.answers] == [(Status.INFEASIBLE, ALL_SCHEDULES)]
     assert curve.least.sufficient
@@ -256,7 +256,7 @@ def test_infeasible_without_any_budget():
     assert curve.least is None
 
 
-def test_points():
+def test_the_number_of_points_is_respected():
     found = remat.sweep(CHAIN, "rotor", points=4)
     assert len([point for point in found.curves[0].answers if point.solved]) <= 4
     swept = remat.sweep(CHAIN, "swept", points=4)
@@ -285,7 +285,7 @@ def test_options_go_to_those_who_have_them():
         ({"budgets": [3], "points": 3}, "points: the budgets are given already"),
         ({"points": 1}, "points"),
         ({"points": "many"}, "points"),
-        ({"options": {"slot": 3}}, "none of auto has 'slot'"),
+        ({"options": {"slot": 3}}, "no algorithm of auto has the option 'slot'"),
         ({"options": {"rotor.slots": 3}}, "'rotor' is not among the algorithms"),
         ({"algorithms": "rotor", "options": {"rotor.slot": 3}}, "it has gap"),
         ({"options": {"gap": 2}}, "option gap"),
@@ -295,7 +295,7 @@ def test_options_go_to_those_who_have_them():
         ({"threads": 0}, "threads"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(remat.OptionError, match=message):
         remat.sweep(CHAIN, **arguments)
 
@@ -331,7 +331,7 @@ def test_a_hook_below_whose_breakpoints_there_is_another(monkeypatch):
     assert (curve.least.size, curve.least.proved_within) == (least, PERSISTENT)
 
 
-def test_interrupted_hooks():
+def test_an_interrupted_hook_returns_its_points():
     (curve,) = remat.sweep(CHAIN, "swept-interrupted").curves
     assert curve.termination is Termination.INTERRUPTED
     assert len(curve.answers) == 3
@@ -388,7 +388,7 @@ def test_the_points_so_far(monkeypatch):
         assert found.curves[0].points
 
 
-def test_a_time_limit():
+def test_a_time_limit_returns_the_finished_points():
     found = remat.sweep(CHAIN, ("frugal", "keep-all"), time_limit=0)
     assert [curve.termination for curve in found.curves] == [Termination.TIME_LIMIT] * 2
     assert all(curve.points for curve in found.curves)
@@ -397,7 +397,7 @@ def test_a_time_limit():
     assert given.curves[0].least is None
 
 
-def test_progress():
+def test_progress_is_reported():
     seen = []
     remat.sweep(CHAIN, "rotor", points=3, progress=seen.append)
     assert any("rotor at " in message.message for message in seen)
@@ -451,7 +451,7 @@ def point(peak, makespan, budget=None):
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9)))))
-def test_pareto_points(pairs):
+def test_pareto_points_are_not_dominated(pairs):
     points = [point(peak, makespan) for peak, makespan in pairs]
     found = pareto(points)
     solved = [(p, m) for p, m in pairs if m is not None]
@@ -459,7 +459,7 @@ def test_pareto_points(pairs):
     assert figures(found) == sorted(wanted)
 
 
-def test_knees():
+def test_knees_are_as_by_hand():
     # In equal ratios of memory: half of the memory range, a tenth of the time range: 1 - 1/2 - 1/10.
     curve = [point(100, 20), point(200, 11), point(400, 10)]
     assert knee(curve) is curve[1]
@@ -477,7 +477,7 @@ def test_knees():
     assert knee(curve) is curve[depths.index(max(depths))]
 
 
-def test_records():
+def test_records_are_flat_json():
     found = remat.sweep(CHAIN, ("rotor", "keep-all"), points=5, seed=3)
     records = found.to_records()
     assert json.loads(json.dumps(records)) == records

@@ -61,7 +61,7 @@ from remat_algorithms.kit.binomial import advances
 
 
 class OnlinePlacement:
-    """The decisions of the first sweep, one step at a time, and the reversal from what stands.
+    """The decisions of the first sweep, one step at a time, and the reversal from the remaining checkpoints.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def stream(problem: Problem, options: None, context: Context) -> Proposal | Iter
 
 
 def _entries(problem: Problem, facts: Facts, slots: Slots) -> Iterator[Entry]:
-    # At most as many slots as steps are counted; more would never be asked for.
+    # Count at most as many slots as steps; more are never used.
     placement = OnlinePlacement(max(slots.count, 1), slots.level, given=initially_in(problem, slots.level))
     for _ in range(facts.steps - 1):
         yield from placement.advance()

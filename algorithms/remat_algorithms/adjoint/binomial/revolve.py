@@ -153,7 +153,7 @@ def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False, blo
     given : bool
         Whether x0 is already there.
     blocks : Blocks, optional
-        Of this level; ranges that it knows are not worked out again.
+        Cached ranges of this level.
     """
     plan = Plan()
     blocks = Blocks(level, Splits(steps)) if blocks is None else blocks

@@ -1,14 +1,14 @@
 """`disk-revolve` and `periodic-disk-revolve`: a few slots in memory and an unbounded disk.
 
-Aupy, Herrmann, Hovland, Robert 2016, "Optimal multistage algorithm for adjoint computation". With Opt_0(l) the
-least time for l advances on the c slots of the first level, w and r the disk's write and read times, and the
-backwards left out:
+Aupy, Herrmann, Hovland, Robert 2016, "Optimal multistage algorithm for adjoint computation". Opt_0(l) is the
+minimum time for l advances on the c slots of the first level; w and r are the disk's write and read times. Backwards
+are left out:
 
-    Opt_1(l)   = min(Opt_0(l), min_{1<=j<=l} j*uf + Opt_0(l-j) + r + Opt_1(j-1)),             x0 lies on disk
+    Opt_1(l)   = min(Opt_0(l), min_{1<=j<=l} j*uf + Opt_0(l-j) + r + Opt_1(j-1)),             x0 is on disk
     Opt_inf(l) = min(Opt_0(l), min_{1<=j<=l} w + j*uf + Opt_inf(l-j) + r + Opt_1(j-1))
 
-With one read for each disk checkpoint, Opt_0(j-1) stands in place of Opt_1(j-1); that costs 16 % more where
-n = 300, c = 1, w = 10, r = 1 (1844 against 1589).
+With one read for each disk checkpoint, Opt_0(j-1) replaces Opt_1(j-1). This costs 16 % more for n = 300, c = 1, w = 10,
+r = 1 (1844 against 1589).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def solve(problem: Problem, options: DiskRevolveOptions, context: Context) -> Pr
     """Solve an adjoint of equal steps on its first level and an unbounded second one.
 
     Takes instances of kind `adjoint`, with two storage levels; further ones are not used. A time limit ends the tables
-    without an answer. Finds the least makespan among schedules that write to disk in the first sweep only. Claims no
-    optimum where x0 lies in another level than the disk.
+    without an answer. Finds the minimum makespan among schedules that write to disk only in the first sweep. Claims no
+    optimum if x0 is in another level than the disk.
 
     Raises
     ------

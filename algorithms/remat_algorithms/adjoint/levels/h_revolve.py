@@ -1,23 +1,23 @@
 """`h-revolve`: optimal hierarchical checkpointing of equal steps on any number of storage levels.
 
 Herrmann & Pallez 2020, "H-Revolve: a framework for adjoint computation on synchronous hierarchical platforms".
-Level k has c_k slots, write time w_k and read time r_k. P_k(l, m): least time for l advances with m free slots
-in level k, x0 being in one of level k's slots already; O_k(l, m): x0 is only in the working memory. The
-backwards cost every schedule the same and are left out (O_k(0, m) = P_k(0, m) = 0):
+Level k has c_k slots, write time w_k and read time r_k. P_k(l, m) is the minimum time for l advances with m free
+slots in level k, if x0 is already in a slot of level k. O_k(l, m) is the same if x0 is only in the working memory.
+The backwards cost every schedule the same and are left out (O_k(0, m) = P_k(0, m) = 0):
 
     O_{-1}(l, .) = inf for l >= 1,    O_k(l, 0) = O_{k-1}(l, c_{k-1})
     P_k(l, m) = min(O_{k-1}(l, c_{k-1}), min_{1<=j<=l} j*uf + O_k(l-j, m-1) + r_k + P_k(j-1, m))
     O_k(l, m) = min(O_{k-1}(l, c_{k-1}), w_k + P_k(l, m))
 
-and the answer is O_{K-1}(n-1, c_{K-1}). The split j = l (go back to x0 for every step) matters: it makes a
-closed form of its own for the lowest level superfluous.
+The answer is O_{K-1}(n-1, c_{K-1}). The split j = l, which returns to x0 for every step, matters: with it, the lowest
+level needs no separate closed form.
 
-A level of l slots or more never runs out, so its rows are all the same, and one that refers to itself replaces
-them. Equal rows for m and m+1 slots mean that more slots do not help either. The lowest level's rows are Revolve's
-closed form where its transfers take no time.
+A level of l slots or more never runs out, so its rows are all equal, and one row that refers to itself replaces
+them. Equal rows for m and m+1 slots mean that more slots do not help either. If its transfers take no time, the lowest
+level's rows are Revolve's closed form.
 
-The schedules are optimal among hierarchical ones, where a part handed to level k-1 never writes to level k.
-In exhaustive searches that was the optimum of all schedules wherever w_k + r_k does not decrease with k.
+The schedules are optimal among hierarchical schedules, in which a part that is given to level k-1 never writes to level
+k. In exhaustive searches this was the optimum of all schedules if w_k + r_k does not decrease with k.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Rows of the recurrences over storage levels, and the schedules that they describe.
 
-A row belongs to a storage level and speaks of l advances (l+1 steps, the backwards left out: all schedules pay
-the same for them). With w and r the level's write and read times and uf the time of an advance,
+A row belongs to a storage level and gives the time of l advances (l+1 steps). Backwards are left out, because all
+schedules pay the same for them. With w and r the level's write and read times and uf the time of an advance,
 
     stored[l] = min(below[l], min_{1<=j<=l} j*uf + right[l-j] + r + left[j-1]),    stored[0] = 0
     live[l]   = min(below[l], w + stored[l]),                                      live[0] = 0
 
-`stored` is the least time when the first state already lies in the level, `live` when it is only in the working
-memory. `below` is the `live` of the row that takes over when this level is not used (infinite under the lowest
-level), `right` the `live` of the row for the steps behind the split, and `left` the row for those before it.
+`stored` is the minimum time if the first state is already in the level, `live` if it is only in the working memory.
+`below` is the `live` of the row that applies if this level is not used (infinite for the lowest level). `right` is the
+`live` of the row for the steps after the split, and `left` the row for the steps before it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Row:
 
     @cached_property
     def _sides(self) -> tuple[FloatArray, FloatArray]:
-        """What each split takes up to its read of x_0 and before, and what it takes behind, in reverse."""
+        """Time of each split before and up to its read of x_0, and its time after that, in reverse."""
         assert self.level is not None
         right, left = self.right or self, self.left or self
         before = left.stored if self.left_stored else left.live
@@ -77,7 +77,7 @@ class Row:
         return np.arange(1, most + 1) * self.forward + self.level.read + before[:-1], right.live[-2::-1].copy()
 
     def descends(self, advances: int, *, stored: bool) -> bool:
-        """Whether the row below takes over; on ties it does, so that nothing is stored in vain."""
+        """Whether the row below applies; on ties it does, which avoids useless stores."""
         if self.below is None:
             return False
         mine = self.stored[advances] if stored else self.live[advances]

@@ -89,8 +89,8 @@ def _entries(loop: TimeLoop, levels: Sequence[int], split: Split) -> Iterator[En
 def allocate(loop: TimeLoop, slots: int) -> tuple[list[int], Split]:
     """Return the memory of each position of the stack, and the rule of the splits.
 
-    Of the two rules, which take equally many advances, the one whose transfers take less time is chosen; on ties
-    the one that writes, then reads, less outside the first level.
+    Both rules take the same number of advances. The function chooses the rule with the shorter transfers; ties prefer
+    fewer writes, then fewer reads, outside the first level.
     """
     room = [level for level in loop.levels for _ in range(min(level.slots, slots))] or [loop.levels[0]]
     best: tuple[tuple[Number, int, int], list[int], Split] | None = None

@@ -78,7 +78,7 @@ class AsyncMultistageOptions(Options):
 
 
 class _Mode(Enum):
-    """How the first state of a block comes back: prefetched to free memory or in place of the adjoint, or not."""
+    """Return of a block's first state: prefetched to free memory, in place of the adjoint, or not prefetched."""
 
     FREE = 0
     ASIDE = 1
@@ -89,9 +89,9 @@ class _Mode(Enum):
 class _Setting:
     """Equal steps; `slots` of the first level, and states that the disk holds.
 
-    `swap` is the time that the first level takes for a prefetched state and an adjoint that waits, and `aside` the
-    slots that both take; None if the adjoint cannot wait. `free`: a prefetched state fits in addition to state and
-    adjoint.
+    `swap` is the time to store and fetch a prefetched state and a waiting adjoint in the first level, and `aside` the
+    number of slots for both; None if the adjoint cannot wait. `free` means that a prefetched state fits in addition to
+    state and adjoint.
     """
 
     steps: int
@@ -180,7 +180,7 @@ def _proposal(problem: Problem, loop: _Setting, periods: list[int], context: Con
     check_length(runs + n, f"{name} with blocks of {period}", context.limit)
     if mode is _Mode.ASIDE and len(starts) > 1:
         return Proposal(steps=_steps_aside(problem, loop, starts, period))
-    note = "the working memory has no room for a state that comes back early: reads do not overlap"
+    note = "a prefetched state does not fit into the working memory: reads do not overlap"
     notes = (note,) if len(starts) > 1 and mode is _Mode.LATE else ()
     return Proposal(steps=_steps(problem, loop, starts, period), notes=notes)
 

@@ -141,7 +141,7 @@ def _level(problem: Problem, name: str, memory: int, facts: Facts) -> Level:
     times = transfer_times(problem, memory)
     if times is None:
         raise OptionError(
-            f"{name} needs synchronous levels; transfers of {level!r} have a channel of their own", argument="algorithm"
+            f"{name} needs synchronous levels; transfers of {level!r} have a separate channel", argument="algorithm"
         )
     capacity = machine.memories[memory].capacity
     slots = steps if capacity is None or state == 0 else min(steps, capacity // state)

@@ -1,1 +1,1 @@
-"""Steps whose reverse step reads a stored tape: what is kept may be states, tapes, or both."""
+"""Loops whose reverse steps read a stored tape: schedules keep states, tapes, or both."""

@@ -1,17 +1,17 @@
 """`bptt-hsm`, `bptt-ism`, `bptt-msm`: memory-efficient backpropagation through time.
 
-Gruslys et al. 2016, "Memory-Efficient Backpropagation Through Time", choose by dynamic programming what to keep of a
-sequence of t steps: hidden states (a state x, of h bytes), internal states (a step's tape and its output x, of
-a = h + tape bytes), or both. Least number of forward steps, those that make a tape included, with m bytes beside
-the first state's own:
+Gruslys et al. 2016, "Memory-Efficient Backpropagation Through Time", keep hidden states, internal states or both of a
+sequence of t steps, by dynamic programming. A hidden state is a state x of h bytes. An internal state is a step's tape
+and its output x, of a = h + tape bytes. C is the minimum number of forward steps, including those that write a tape,
+with m bytes in addition to those of the first state:
 
     C(0, m) = 0, C(t, m) = min(t + C(t-1, m),
                                min over 1 <= y < t of y + C(t-y, m-h) + C(y, m),       [HSM, MSM]
                                min over 1 <= y < t of y + C(t-y, m-a) + C(y-1, m)):    [ISM, MSM]
 
-use the last step's tape at once; keep x_y; keep the tape that leads to x_y, and x_y. The paper counts the first
-hidden state and the working internal state among the memory's slots where it keeps such; here the first state
-has its own h bytes, and the tape that is used at once is the working one.
+The options are: use the last step's tape immediately; keep x_y; keep x_y and the tape that leads to it. In the paper,
+the first hidden state and the working internal state may occupy slots of the memory. Here, the first state has separate
+h bytes, and the tape that is used immediately is the working one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def solve_msm(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint by keeping hidden and internal states.
 
     Takes instances of kind `adjoint`, with tapes and equal forward times. Sizes are those of the largest state and
-    tape. Finds the least advances, and the least makespan too where copies take no time.
+    tape. Finds the minimum number of advances, and also the minimum makespan if copies take no time.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def solve_msm(problem: Problem, options: None, context: Context) -> Proposal:
 
     Notes
     -----
-    O(t^2 q) time in O(t q) array operations, O(t q) memory, for q different amounts of memory that can be left.
+    O(t^2 q) time in O(t q) array operations, O(t q) memory, for q possible amounts of remaining memory.
     """
     return _solve(problem, "bptt-msm", context, hidden=True)
 

@@ -21,7 +21,7 @@ from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom
 
 MOST_WORK = 2 * 10**10
-"""Most sums of two table entries: about half a minute."""
+"""Maximum number of sums of two table entries: about half a minute."""
 
 _INFINITE = 2**60
 
@@ -30,8 +30,8 @@ _INFINITE = 2**60
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with a `tape_size` and equal forward times.
 
-    Takes instances of kind `adjoint`. A unit has the size of the larger of state and tape. Finds the least advances,
-    and the least makespan too where copies take no time.
+    Takes instances of kind `adjoint`. A unit has the size of the larger of state and tape. Finds the minimum number of
+    advances, and also the minimum makespan if copies take no time.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def plan_mixed(plan: TapePlan, table: IntArray, units: int, *, given: bool = Fal
     ----------
     plan : TapePlan
     table : (units + 1, n + 1) ints
-        Of `forward_steps`.
+        The table of `forward_steps`.
     units : int
     given : bool
         Whether x_0 already lies in storage.
@@ -142,7 +142,7 @@ def plan_mixed(plan: TapePlan, table: IntArray, units: int, *, given: bool = Fal
 
 
 def _split(table: IntArray, count: int, units: int) -> int:
-    """Return how far to go from a stored state; 0 to make the first step's tape instead."""
+    """Return the number of steps to advance from a stored state; 0 to write the first step's tape instead."""
     if count <= units + 1:
         return 0
     lower = table[units - 1]

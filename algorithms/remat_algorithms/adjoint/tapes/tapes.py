@@ -1,4 +1,4 @@
-"""Plans of adjoint schedules that store tapes as well as states, and the memory for them.
+"""Plans of adjoint schedules that store tapes and states, and the memory for them.
 
 The working memory holds one state, one adjoint and one tape. As in `remat_algorithms.adjoint.plan`, nothing is copied
 if everything is in one memory: a value that is not freed is stored.
@@ -54,7 +54,7 @@ class TapePlan:
         self._add(StepKind.RUN, 2 * self.n + 1 + step, drop=(self.n + 1 + step, 2 * self.n + 2 + step))
 
     def tape_and_back(self, step: int) -> None:
-        """Make a step's tape and use it at once."""
+        """Write a step's tape and use it immediately."""
         self.tape(step, keep=step == self.n - 1)
         self.back(step)
 
@@ -114,14 +114,14 @@ class TapePlan:
 
 @dataclass(frozen=True, slots=True)
 class TapeRoom:
-    """Bytes beside one working state, adjoint and tape.
+    """Bytes in addition to one working state, adjoint and tape.
 
     Attributes
     ----------
     size : int or None
         None is unbounded.
     fixed : int
-        What the working ones take of the same memory (0 for a storage level).
+        Bytes of the working state, adjoint and tape in the same memory (0 for a storage level).
     memory : int
     level : int
         0 where everything lives in one memory.

@@ -45,12 +45,12 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint in one memory.
 
     Takes instances of kind `adjoint`, without storage, tapes or other memories; all states and adjoints of one size.
-    Finds the least makespan over all schedules, or the least budget.
+    Finds the minimum makespan over all schedules, or the minimum budget.
 
     Raises
     ------
     remat.OptionError
-        For what the recurrence does not cover.
+        If the recurrence does not cover the instance.
 
     Notes
     -----
@@ -61,7 +61,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
 @dataclass
 class Tables:
-    """What answers for several budgets of one loop of unequal times have in common.
+    """Data shared by the answers for several budgets of one loop of unequal times.
 
     Attributes
     ----------

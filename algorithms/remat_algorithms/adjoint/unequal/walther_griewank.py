@@ -6,7 +6,7 @@ U(i, j) be the time from x_i to x_j. With x_i live and in one of c slots, the st
     P(i, k, c) = min over i < j <= k of U(i, j) + O(j, k, c-1) + r_i + P(i, j-1, c),    P(i, i, c) = 0,
     O(j, k, c) = w_j + P(j, k, c) for j < k,    O(k, k, c) = 0,    O(j, k, 0) = infinity for j < k:
 
-advance to x_j, store it (unless it is the last step's), reverse what lies behind it, read x_i again, reverse the
+advance to x_j, store it (unless it is the last step's), reverse the steps after it, read x_i again, reverse the
 rest. The paper has w = r = 0; times to write and read a checkpoint enter as shown.
 """
 
@@ -175,7 +175,7 @@ class Splits:
 
     @property
     def lower_bound(self) -> int | float:
-        """What P(0, n-1, slots) is at least: itself, or rounded down where it is rounded."""
+        """Lower bound on P(0, n-1, slots): the value itself, or rounded down if it is rounded."""
         return self.lowered(self.value)
 
     def lowered(self, value: int | float) -> int | float:
@@ -275,7 +275,7 @@ class Splits:
 
 
 def plain(number: Any) -> int | float:
-    """Return an entry of an array of whatever type as a number of Python's."""
+    """Return an entry of an array of any type as a Python number."""
     return number.item() if isinstance(number, np.generic) else number  # type: ignore[no-any-return]
 
 

@@ -28,7 +28,7 @@ class Moments:
     ----------
     length : int
     room : (L+1,) int64
-        Bytes that B_p leaves for values that it does not read itself; negative if it does not fit.
+        Bytes that B_p leaves for values that it does not read; negative if it does not fit.
     activation, saved : (L+1,) int64
         Bytes of x_k, and of s_k if the backwards read it (0 for k = L).
     reads_input, reads_output, reads_saved : (L+1,) bool

@@ -60,7 +60,7 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     Parameters
     ----------
     problem : Problem
-        Of kind `join`, or a `dag` that is one; only the first processor and its memory are used.
+        A problem of kind `join`, or a `dag` that is one; only the first processor and its memory are used.
     options : JoinDpOptions
     context : Context
 
@@ -92,7 +92,7 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     table.fill(least)
     named = None if context.stopped else table.fronts[table.start].least
     if named is None:
-        return Proposal(termination=context.termination, notes=("stopped before the least memory was known",))
+        return Proposal(termination=context.termination, notes=("stopped before the minimum memory was known",))
     if named > room:
         size = LeastBudget(table.resident + max(0, named), None, sufficient=True)
         return Proposal(infeasible_within=NESTED, least=size)

@@ -125,7 +125,9 @@ class _Reading:
         for place in (*graph.inputs, *graph.outputs):
             at = 0 if place.memory is None else names.index(place.memory)
             if at != home:
-                raise self.refuse(f"{graph.values[place.value]!r} lies in a memory of no use to it, {names[at]!r}")
+                raise self.refuse(
+                    f"{graph.values[place.value]!r} is in memory {names[at]!r}, which the algorithm does not use"
+                )
         likely = [task for task in range(len(self.reads)) if self.reads[task] and self.writes[task]]
         must = graph.required | graph.once
         likely.sort(key=lambda task: (not must[task], -len(self.writes[task]), -len(self.reads[task])))
@@ -154,7 +156,7 @@ class _Reading:
         known = {xs[0] for xs in forward}
         ends = {ys[0] for ys in gradient}
         for value in sorted((self.inputs - known) | (self.outputs - known - ends)):
-            raise self.unlike(f"{self.graph.values[value]!r} is an input or output, and no end of a chain")
+            raise self.unlike(f"{self.graph.values[value]!r} is an input or output, but not the end of a chain")
         if len(set(self.graph.in_place.tolist())) > 1:
             raise self.unlike("some tasks are in place and others are not")
         stay = sum(int(self.graph.size[value]) for value in self.inputs if self.stays(value))
@@ -189,7 +191,7 @@ class _Reading:
                 break
             read = {tuple(self.reads[task]) for task in made}
             if len(read) > 1 or len(next(iter(read))) > 1 or value in self.inputs:
-                raise self.unlike(f"{self.graph.values[value]!r} is not made from one value alone")
+                raise self.unlike(f"{self.graph.values[value]!r} is not computed from a single value")
             values.append(next(iter(next(iter(read))), -1))
         if len(values) < 2:
             raise self.unlike(f"the loss reads an input, {self.graph.values[last]!r}")
@@ -202,7 +204,7 @@ class _Reading:
             value = values[-1]
             self.take(value)
             if self.producers[value] != made:
-                raise self.unlike(f"{self.graph.values[value]!r} is made by other tasks, too")
+                raise self.unlike(f"{self.graph.values[value]!r} is also written by other tasks")
             made = self.readers[value]
             if not made:
                 break
@@ -259,11 +261,11 @@ class _Reading:
         self.used.update(made, backward)
         for task in made:
             if graph.once[task] or not graph.recomputable[task] or (graph.required[task] and len(made) > 1):
-                why = "must run" if graph.required[task] and len(made) > 1 else "may not run again"
+                why = "must run" if graph.required[task] and len(made) > 1 else "cannot be recomputed"
                 raise self.unlike(f"forward {graph.described(task, repr)} {why}")
         plain = [task for task in made if len(self.writes[task]) == 1]
         if len(plain) > 1 or (not plain and len(made) > 1):
-            raise self.unlike(f"{graph.values[after]!r} is made by several forwards of one form")
+            raise self.unlike(f"{graph.values[after]!r} is written by several equal forwards")
         ways = tuple((self.saving(task, x, after, y_after), task) for task in backward)
         needed = [task for task in backward if graph.required[task] or graph.once[task]]
         wanted = y in self.outputs or (y >= 0 and self.readers[y])
@@ -279,7 +281,9 @@ class _Reading:
             return -1
         (only, *others) = sorted(writers) or [-1]
         if others or only not in self.producers[after] or not saved <= set(self.writes[only]):
-            raise self.unlike(f"{self.graph.described(backward, repr)} reads what no forward of its stage saves")
+            raise self.unlike(
+                f"{self.graph.described(backward, repr)} reads a value that no forward of its stage saves"
+            )
         return only
 
     def saved_bytes(self, forward: int, backward: int, after: int) -> tuple[int, int]:

@@ -8,7 +8,8 @@ always fitted:
 - `before`: the minimum excess of entering a state, as a front over the bytes taken from the largest memory.
 - For a segment (s, l) that ends before the chain does, the minimum excess of its surroundings, E, for every memory that
   it may get. Two cases exist. The segment was split off from a longer segment of the same state, followed by Q in the
-  chain's last segment, or by another sweep deeper inside. Or it lies in such a segment, which saves or splits up to it.
+  chain's last segment, or by another sweep deeper inside. Or it is part of such a segment, which saves or splits up to
+  it.
 
 The memory sizes of E are divided into bins of equal width, the last one unbounded. Each value is a lower bound for all
 sizes in its bin. A front therefore keeps only points whose need and excess are within the limit. No part of a schedule

@@ -1,4 +1,4 @@
-"""`rotor` for many budgets that are asked about one after the other: fronts without a limit hold all their answers."""
+"""`rotor` for many budgets, one after the other: fronts without a limit contain all their answers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEAST_WORK = 500_000
 
 
 def prepare(problem: Problem, options: RotorOptions) -> Callable[[Problem, Context], Proposal]:
-    """Return a function that answers as `solve` does for problems that differ in capacities alone.
+    """Return a function with the answers of `solve` for problems that differ only in capacities.
 
     Notes
     -----
-    The fronts of all segments are filled without a limit on the time, if that takes no more work than all searches
-    so far; for chains of up to `MANY_FROM` stages also if it takes no more than `MANY_WORK`. A budget is then looked
-    up, and its schedule read off once. So prepared budgets never take much more work than single solves.
+    The fronts of all segments are filled without a time limit if this takes no more work than all previous searches, or
+    at most `MANY_WORK` for chains of up to `MANY_FROM` stages. Later budgets are looked up, and each schedule is read
+    off once. Prepared budgets therefore never take much more work than single solves.
     """
     return Fronts(problem, options).solve
 
@@ -74,7 +74,7 @@ class Fronts:
         return proposal
 
     def _fronts(self) -> Reader | None:
-        """Return the fronts; None as long as they are more work than searches have been."""
+        """Return the fronts; None while they need more work than the previous searches."""
         setting = self.setting
         most = max(MANY_WORK if setting.segments.length <= MANY_FROM else 0, setting.work)
         if self._reader is None and most >= max(LEAST_WORK, 2 * self._tried):

@@ -181,7 +181,9 @@ class Setting:
         """Propose for a budget below the minimum memory, whose table is filled if it is not given."""
         least = self.least if least is None else least
         if not least.exact:
-            return Proposal(termination=self.context.termination, notes=("stopped before the least memory was known",))
+            return Proposal(
+                termination=self.context.termination, notes=("stopped before the minimum memory was known",)
+            )
         named = LeastBudget(least.least + self.resident, least.binding_task(), sufficient=True)
         return Proposal(infeasible_within=PERSISTENT, least=named)
 
@@ -216,7 +218,7 @@ class Setting:
         if found.proved:
             return []
         if found.least and self.context.stopped:
-            return ["stopped before the fronts were full: the schedule is the one of least memory"]
+            return ["stopped before the fronts were full: the schedule is the one with the smallest memory"]
         lower = found.costs.whole + found.lower
         if not self._claimable(found) or lower <= 0 or found.excess is None:
             return []
@@ -236,7 +238,7 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
     Parameters
     ----------
     problem : Problem
-        Of kind `chain` (or an `adjoint` without storage); only the working memory is used.
+        A problem of kind `chain` (or an `adjoint` without storage); only the working memory is used.
     options : RotorOptions
     context : Context
         If stopped before the fronts are complete, the answer is the best schedule found, or that of minimum memory.

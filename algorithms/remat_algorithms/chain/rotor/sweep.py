@@ -34,7 +34,7 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
     Parameters
     ----------
     problem : Problem
-        Of kind `chain` (or an `adjoint` without storage); its own budget is not used.
+        A problem of kind `chain` (or an `adjoint` without storage); its own budget is not used.
     options : RotorOptions
     context : Context
         If stopped before the fronts are complete, the schedule of minimum memory is used instead.

@@ -15,7 +15,7 @@ FEW = 8
 
 
 class Step(NamedTuple):
-    """How a point of a front is reached.
+    """The origin of a point of a front.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Decomposition at separators: solve each kind of part once, concatenate the schedules, and add the bounds.
 
 Recomputations of a part count in the part. Consider the fullest moment of a part, in any order of the whole graph.
-The values that its tasks have computed and that its other tasks still need are resident then, or runs of its own
+The values that its tasks have computed and that its other tasks still need are resident then, or runs of the part's
 tasks recompute them. The parts' bounds therefore add up, both those for the listed order and those for all orders.
 """
 

@@ -130,7 +130,7 @@ class Attempt:
         return Bounding(race, own, effort, improver.seeds.append)
 
     def _together(self) -> Termination:
-        """Improve in a separate thread and bound in this one; with one thread, alternate in turns of growing length."""
+        """Improve in a separate thread and bound in this one; with one thread, alternate between both."""
         race, search = self.race, self.search
         improver = Improver(race, search)
         bounding = self._bounding(improver, None)
@@ -173,7 +173,7 @@ class Attempt:
         race.watch()
 
     def _alternate(self, improver: Improver, bounding: Bounding) -> None:
-        """Alternate in turns of growing length until the bounding side is exhausted."""
+        """Alternate in intervals of growing length until the bounding side is exhausted."""
         race, search, turn = self.race, self.search, 0.5
         aside(race, search, lambda: self._first_plans((1.0,)))
         if not race.watch():

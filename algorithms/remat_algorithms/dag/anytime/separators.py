@@ -29,7 +29,7 @@ class Part:
     Attributes
     ----------
     tasks : (tasks,) int64
-        Of the whole graph, in order.
+        Indices in the whole graph, in order.
     begin, end : int
         Their range of positions in the order.
     kind : int

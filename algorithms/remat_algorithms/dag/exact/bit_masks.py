@@ -11,7 +11,7 @@ class Sums:
     Parameters
     ----------
     weights : sequence of int
-        Of bit 0, bit 1, ...
+        Weights of bit 0, bit 1, ...
     """
 
     def __init__(self, weights: Sequence[int]) -> None:
@@ -34,7 +34,7 @@ class Unions:
     Parameters
     ----------
     sets : sequence of int
-        Of bit 0, bit 1, ...
+        Sets of bit 0, bit 1, ...
     """
 
     def __init__(self, sets: Sequence[int]) -> None:

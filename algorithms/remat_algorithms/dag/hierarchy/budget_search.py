@@ -95,7 +95,7 @@ class BudgetSearch:
         return self.stages.replay(self.stages.useful(self._lightest(runs)))
 
     def _lightest(self, runs: list[int]) -> list[int]:
-        """Return the tasks of stages: for each run the cheapest task that makes what is read of it."""
+        """Return the tasks of stages: for each run, the cheapest task that writes the values that are read."""
         stages = self.stages
         wanted = set(stages.ends)
         left = [0] * len(stages)
@@ -123,5 +123,5 @@ class BudgetSearch:
             return Proposal(termination=stopped)
         memory = self.problem.machine.processors[0].memory
         size = format_size(self.least, self.problem.units)
-        note = f"of the schedules of the hierarchy, the one of least memory needs {size}"
+        note = f"the schedule of the hierarchy with the smallest memory needs {size}"
         return Proposal(least=LeastBudget(self.least, None, True, memory), notes=(note,))

@@ -35,7 +35,7 @@ def _subsets(values: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _given_up(leaf: Subgraph, values: list[int]) -> Iterator[Option]:
-    """Yield options with fewer and fewer saved values: the next one costs the least time per byte."""
+    """Yield options with fewer and fewer saved values; each step drops the value that costs the least time per byte."""
     saved = set(values)
     option = leaf.option(backward_runs(leaf, saved))
     yield option
@@ -55,9 +55,9 @@ def _price(other: Option, option: Option) -> tuple[float, float]:
 
 
 def backward_runs(leaf: Subgraph, saved: set[int], *, forget: bool = False) -> list[int]:
-    """Return the backward positions of a leaf, each preceded by the forward positions that make what it lacks.
+    """Return the backward positions of a leaf, each after the forward positions that compute its missing values.
 
-    What is made stays until its last use, or, to `forget`, only for the next backward position.
+    A computed value stays until its last use or, with `forget`, only for the next backward position.
     """
     network = leaf.network
     absent = set(network.made_within(leaf.low, leaf.high)) - saved - set(leaf.outputs)

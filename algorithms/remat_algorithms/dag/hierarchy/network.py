@@ -106,7 +106,7 @@ class Network:
 
     @cached_property
     def first_backward(self) -> list[int]:
-        """For each cut the first backward position whose owner lies before it: [cut] begins the rest."""
+        """For each cut, the first backward position whose owner is before the cut: [cut] begins the rest."""
         place, found = len(self.stage), []
         start = self.forward
         for cut in range(self.forward + 1):
@@ -128,7 +128,7 @@ class Network:
 
     @cached_property
     def cut_bytes(self) -> list[int]:
-        """For each cut between forward positions the bytes made before it that are read behind it."""
+        """For each cut between forward positions, the bytes of values that are written before it and read after it."""
         made, reach, size = self._forward_values
         change = np.zeros(self.forward + 2, dtype=np.int64)
         alive = reach > made

@@ -1,4 +1,4 @@
-"""Options of a subgraph: alternative backward parts, with what they need saved, and their Pareto front."""
+"""Options of a subgraph: alternative backward parts with their saved values, and their Pareto front."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from remat_algorithms.dag.hierarchy.network import Network
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run the backward of a subgraph, its recomputations included.
+    """An option for the backward of a subgraph, including its recomputations.
 
     Attributes
     ----------
     runs : tuple of int
         Local positions: the subgraph's forward positions from 0, then its backward positions.
     time : int or float
-        Of these runs.
+        Total time of these runs.
     saved : int
         Bytes between forward and backward, without inputs and outputs of the subgraph.
     forward_peak, backward_peak : int
@@ -33,7 +33,7 @@ class Option:
 
     @property
     def rank(self) -> tuple[Number, int, int, int]:
-        """What a better option has less of."""
+        """Sort key: better options have smaller values."""
         return self.time, self.saved, self.forward_peak, self.backward_peak
 
 
@@ -116,7 +116,7 @@ def subgraph_of(network: Network, low: int, high: int) -> Subgraph:
 
 
 def gradient_bytes(network: Network, cuts: Sequence[int], part: Subgraph) -> list[int]:
-    """Return for each cut the gradients alive when the backward behind it has ended, without those that pass by."""
+    """Return for each cut the bytes of gradients that are alive after its backward, without those that pass by."""
     found = []
     inside = {
         value

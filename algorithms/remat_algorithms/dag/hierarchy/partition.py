@@ -1,4 +1,4 @@
-"""Fixed partition of a row of positions: the cuts with the fewest bytes between parts of limited length."""
+"""Fixed partition of a row of positions into parts of limited length, with the smallest total of bytes at the cuts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Part:
 def partition(cut_bytes: Sequence[int], leaf: int, width: int, top: int) -> Part:
     """Divide a row bottom to top, until at most `top` parts remain.
 
-    At each level, neighbours are joined to parts of a third of `width` (of `leaf` positions) to all of it, such that
-    the cuts have the minimum sum of bytes. O(length * width).
+    At each level, neighbours are joined to parts whose length is between a third of `width` and `width` (for the
+    lowest level, of `leaf`), such that the cuts have the minimum sum of bytes. O(length * width).
 
     Parameters
     ----------

@@ -397,7 +397,7 @@ def _front(entries: Entries) -> Entries:
     if len(entries) < 2:
         return entries
     kept: Entries = []
-    firsts: list[int] = []  # of entries so far, ascending; `seconds` falls, because dominated entries are removed
+    firsts: list[int] = []  # of the entries, ascending; `seconds` falls, because dominated entries are removed
     seconds: list[int] = []
     for entry in sorted(entries, key=itemgetter(0, 1, 2)):
         place = bisect_right(firsts, entry.first)

@@ -11,7 +11,7 @@ from remat_algorithms.dag.literature.retention import Stages
 
 
 class Heuristic(StrEnum):
-    """How DTR ranks the values that it may evict."""
+    """DTR's ranking of the values that it may evict."""
 
     FULL = "h"
     CLASSES = "eq"

@@ -1,4 +1,4 @@
-"""From candidate schedules to an answer: the fastest one that fits the budget."""
+"""Selection of the fastest candidate schedule that fits the budget."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None],
         return Proposal(termination=stopped)
     # The same candidates are tried at every budget, so this one will be found again.
     named = LeastBudget(least, None, True, problem.machine.processors[0].memory)
-    return Proposal(least=named, notes=(f"of {len(seen)} schedules tried, the one of least memory needs {least}",))
+    return Proposal(least=named, notes=(f"the smallest of {len(seen)} schedules needs {least}",))
 
 
 def _until_stopped(candidates: Iterable[Runs | None], context: Context) -> Iterator[Runs | None]:

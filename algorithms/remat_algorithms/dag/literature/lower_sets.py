@@ -224,7 +224,7 @@ def best_sequence(
         None if no sequence is within the budget, or the context is stopped.
     """
     sign = 1.0 if objective == "time" else -1.0
-    # All states so far: set, signed overhead, bytes kept, and predecessor state.
+    # All states: set, signed overhead, bytes kept, and predecessor state.
     at, cost, held, origin = np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.full(1, -1)
     for target in range(1, len(family.sets)):
         if context.stopped:

@@ -102,7 +102,7 @@ def nearest_cut(edges: Iterable[Edge], source: int, sink: int) -> tuple[int, set
         np.array(tails, dtype=np.int32), np.array(heads, dtype=np.int32), np.array(capacities, dtype=np.int64)
     )
     status = flow.solve(source, sink)
-    assert status == flow.OPTIMAL, f"the solver says {status} of a flow that sizes bound"
+    assert status == flow.OPTIMAL, f"the solver reports {status} for a bounded flow"
     return flow.optimal_flow(), set(flow.get_source_side_min_cut())
 
 

@@ -40,7 +40,7 @@ class Replay:
     steps : Steps
         The runs, each value freed after its last use.
     time : int or float
-        Of all runs, one after the other.
+        Time of all runs, one after the other.
     peak : int
         Bytes in the processor's memory, static memory and inputs included.
     """

@@ -122,7 +122,7 @@ def decompose(before: Sequence[Sequence[int]], heuristic: str) -> Decomposition:
 
 
 class Pebbling:
-    """The state of one schedule: completed stages, kept values, and the runs so far.
+    """The state of one schedule: completed stages, kept values, and runs.
 
     Parameters
     ----------

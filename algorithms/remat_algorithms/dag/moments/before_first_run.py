@@ -30,7 +30,7 @@ class Order(Protocol):
 
     @property
     def listed(self) -> bool:
-        """Whether forced tasks first run in the order of `Facts.order`; a task without readers may run again later."""
+        """Whether forced tasks first run in the order of `Facts.order`; a task without readers may also run later."""
         ...
 
     def before(self, task: int) -> list[Ran]:
@@ -54,7 +54,7 @@ class Order(Protocol):
 class Listed:
     """Schedules whose forced tasks first run in the order of `Facts.order`.
 
-    A task whose values no task reads may run again later at no cost; its run in the order is then omitted.
+    A task whose values no task reads may run later at no cost; its run in the order is then omitted.
     """
 
     facts: Facts

@@ -28,13 +28,14 @@ class Facts:
     base : int or float
         Time of all forced tasks, in the instance's unit.
     time, length, cost : list of int
-        Of each task, in units: time rounded down; time rounded up; cost of another run, 0 if no task reads its outputs.
+        For each task, in units: time rounded down; time rounded up; cost of another run, 0 if no task reads its
+        outputs.
     order : list of int
         Forced tasks, in the order of their first runs.
     place : list of int
         Position of each task in `order`; -1 for optional tasks.
     repeat, unread, in_place : list of bool
-        Of each task: it may run again; no task reads its values; it overwrites its inputs.
+        For each task: it may be recomputed; no task reads its values; it overwrites its inputs.
     reads, writes : list of list of int
         Values of each task, without duplicates.
     makers, users : list of list of int
@@ -42,9 +43,9 @@ class Facts:
     workspace, written : list of int
         Bytes of each task.
     size : list of int
-        Of each value.
+        Size of each value.
     here, pinned, stays : list of bool
-        Of each value: in the processor's memory at the start, throughout, at the end.
+        For each value: in the processor's memory at the start, throughout, at the end.
     begins, ends : dict of int to list of int
         Other memories in which a value begins, or must end.
     static : int

@@ -65,7 +65,7 @@ def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal
             termination = _search_blocks(problem, state, options.states, context)
     notes: tuple[str, ...] = ()
     if not state.proved:
-        notes = (f"the least peak without recomputation is at least {state.bound}; this order's is {state.peak}",)
+        notes = (f"the smallest peak without recomputation is at least {state.bound}; this order's is {state.peak}",)
     return propose(
         problem, model, state.order, bound=state.bound, setting=state.setting, termination=termination, notes=notes
     )

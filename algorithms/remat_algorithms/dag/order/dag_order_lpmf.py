@@ -12,7 +12,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Order a task graph by largest peak memory first.
 
     This is Liu's rule for post-orders (1986), applied to graphs. Each task gets the peak P and the residue f of the
-    sub-graph of its ancestors as if that were a tree, so each value counts once for each of its readers:
+    sub-graph of its ancestors, treated as a tree, so each value counts once for each of its readers:
 
         P_t = max( max_k (f_1 + ... + f_{k-1} + P_k),  f_1 + ... + f_c + hill_t ),
 

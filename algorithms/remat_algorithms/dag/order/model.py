@@ -122,7 +122,7 @@ def order_model(problem: Problem, name: str) -> OrderModel:
     Parameters
     ----------
     problem : Problem
-        Of any kind. Among alternative producers it takes the cheapest.
+        A problem of any kind. Among alternative producers it takes the cheapest.
     name : str
         The algorithm, for messages.
 

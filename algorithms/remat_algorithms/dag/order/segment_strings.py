@@ -28,7 +28,7 @@ class Strings:
     Parameters
     ----------
     hill, net : list of int
-        Of each task.
+        Hill and net of each task.
     """
 
     def __init__(self, hill: list[int], net: list[int]) -> None:

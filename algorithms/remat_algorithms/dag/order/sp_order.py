@@ -50,7 +50,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         bound, setting = relaxed, model.setting_task(order) if relaxed == peak else None
     notes: tuple[str, ...] = ()
     if bound < peak:
-        notes = (f"the least peak without recomputation is at least {bound}; this order's is {peak}",)
+        notes = (f"the smallest peak without recomputation is at least {bound}; this order's is {peak}",)
     return propose(problem, model, order, bound=bound, setting=setting, notes=notes)
 
 

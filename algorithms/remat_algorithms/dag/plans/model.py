@@ -86,7 +86,7 @@ class StageModel:
     graph : TaskGraph
     machine : Machine
     tables : Tables
-        Of lists.
+        Tables of lists.
     task : list of int
         The graph's task of each item.
     twin : list of int

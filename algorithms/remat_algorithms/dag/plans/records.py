@@ -177,8 +177,8 @@ class Room(NamedTuple):
     score, candidate, deepest, taken : (CANDIDATES or MANY,)
         Score, value and depth of the best candidates, and whether each belongs to the batch.
     most, factor, at, listed, freed_by, read_by : (values,)
-        Of each value as a candidate: its maximum gain, its noise factor, the stage of its rerun, and the number of runs
-        collected for it; and the last batch that frees it, and that reads it.
+        For each value as a candidate: its maximum gain, its noise factor, the stage of its rerun, and the number of
+        runs collected for it; and the last batch that frees it, and that reads it.
     draws : Draws
     state : State
     """

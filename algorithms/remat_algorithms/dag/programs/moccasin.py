@@ -160,7 +160,7 @@ def _solve(search: Search, copies: int) -> Proposal:
     if np.isfinite(answer.bound):
         model.raise_bound(search)(answer.bound)
     if answer.outcome is not Outcome.OPTIMAL:
-        limit = f" within {DEFAULT_WORK:g} units of work; with a time limit the search goes on" if counted else ""
+        limit = f" within {DEFAULT_WORK:g} units of work; with a time limit the search continues" if counted else ""
         search.notes.append(f"cp-sat did not finish the program of {len(model.demands):,} intervals{limit}")
         return search.propose(proved=False, termination=search.limit)
     if search.best is None:

@@ -156,7 +156,7 @@ class Formulation:
 
 
 def _cover(instant: Instant, solution: FloatArray, room: int) -> list[int]:
-    """Return columns of a point that together exceed the memory at an instant; none if the point fits.
+    """Return columns of a point that together exceed the memory at an instant; empty if the point fits.
 
     If the run may take over a value's bytes, it counts as doing so unless the cover contains the column after the run,
     too. Each further value adds its bytes, and reduces those that the run adds by no more.

@@ -51,7 +51,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     Parameters
     ----------
     problem : Problem
-        Of kind `adjoint`.
+        A problem of kind `adjoint`.
     context : Context
         Tells when to stop while a table is filled.
     """

@@ -112,7 +112,7 @@ def _without_ways(setting: Setting, options: DagOffloadBestOptions, context: Con
         best = Best(setting, context)
         for helped in (frozenset[int](), frozenset(setting.movable)):
             best.consider_runs(Runs(tuple(setting.listed), helped), message="as listed")
-        note = "links lead in one direction only: values are neither offloaded nor made again"
+        note = "links lead in one direction only: values are not offloaded or recomputed"
         return replace(best.proposal(), notes=(note,))
     without = DagAutoOptions(iterations=options.iterations, patience=None, reorder=False)
     return solve_dag_auto(setting.problem, without, context)

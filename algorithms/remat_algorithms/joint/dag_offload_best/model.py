@@ -122,7 +122,7 @@ class Setting:
 
     @cached_property
     def repeatable(self) -> list[bool]:
-        """Whether each task may run again."""
+        """Whether each task may be recomputed."""
         return [bool(each) for each in (self.graph.recomputable & ~self.graph.once).tolist()]
 
     @cached_property

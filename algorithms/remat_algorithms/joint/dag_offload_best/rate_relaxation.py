@@ -47,7 +47,7 @@ class _Search:
     share : float
     search : Search
     makespan : int or float
-        Of its best plan with the required offloading.
+        Makespan of its best plan with the required offloading.
     waits : float
         The share of that in which the processor waits.
     stale : int
@@ -71,7 +71,7 @@ class Relaxing:
     walk : Walk
         Continues from plans that wait.
     rounds : int
-        Of ruin and recreate at a time.
+        Rounds of ruin and recreate at a time.
     """
 
     def __init__(self, setting: Setting, best: Best, walk: Walk, rounds: int = ROUNDS) -> None:

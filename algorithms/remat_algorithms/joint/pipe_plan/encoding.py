@@ -27,7 +27,7 @@ class Outline:
     name : str
     stages : tuple of Stage
     model : PipelineModel
-        Of the stages without recomputation.
+        The model of the stages without recomputation.
     levels : tuple of tuple of Level
         By stage.
     unseen : tuple of int

@@ -1,4 +1,4 @@
-"""Recomputation that gains nothing: kept instead, where it fits and makes no device slower."""
+"""Recomputation without a gain: values are kept instead if they fit and no device becomes slower."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_OPERATIONS = 400_000
 def without_needless(
     problem: Problem, orders: Orders, makespan: Number, stopped: Callable[[], bool]
 ) -> tuple[Orders, Number]:
-    """Keep what micro-batches recompute, as long as that fits and takes no more time.
+    """Remove recomputation of micro-batches if the plan still fits and takes no more time.
 
     Parameters
     ----------

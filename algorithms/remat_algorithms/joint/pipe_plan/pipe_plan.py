@@ -8,7 +8,7 @@
    rest for the best two.
 4. Each result is placed and compared by its true makespan. If transient values do not fit next to the others, the
    missing bytes of that device are left free, and the search continues.
-5. What a stage recomputes without a gain is kept (`needless`).
+5. Recomputation without a gain is removed (`needless`).
 6. If devices have a host, offloading to it is searched together with recomputation (`recompute_and_offload`), from the
    results of either alone.
 

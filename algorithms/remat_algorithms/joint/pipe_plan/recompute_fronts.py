@@ -43,7 +43,7 @@ class Fronts:
     name : str
         The type of device.
     input_size : int
-        Of the first one.
+        Input size of the first one.
     """
 
     def __init__(self, layers: Sequence[Layer], reads: Sequence[Sequence[str]], name: str, input_size: int) -> None:

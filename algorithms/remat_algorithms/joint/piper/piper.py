@@ -93,7 +93,7 @@ def _check(problem: Problem) -> None:
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     if instance.cut:
-        raise OptionError("piper knows whole micro-batches, and sequences are cut here", argument="algorithm")
+        raise OptionError("piper needs whole micro-batches, but sequences are cut", argument="algorithm")
     kinds = {(one.type, one.speed, machine.memories[one.memory].capacity) for one in machine.processors}
     if len(kinds) > 1:
         raise OptionError("piper takes devices of one type, with as much memory each", argument="algorithm")

@@ -8,9 +8,9 @@ degrees sum to s:
 
 Here d copies of t devices each run the layers i .. j-1. Each copy holds y micro-batches: it starts that many before the
 first one returns. A load is a d-th of a micro-batch's work and transfers, plus the copies' exchange. For each layer the
-program chooses one option (*way*). The memory of a device must hold y times the bytes that the options hold per
-micro-batch, plus the bytes that they hold throughout. Among the choices that fit, the program takes the fastest. The
-front of (bytes, time) is exact unless it exceeds `MOST_POINTS`.
+program chooses one option. The memory of a device must hold y times the bytes that the options hold per micro-batch,
+plus the bytes that they hold throughout. Among the choices that fit, the program takes the fastest. The front of
+(bytes, time) is exact unless it exceeds `MOST_POINTS`.
 
 O(layers^2 x devices^2 x degrees) array operations for the table, plus layers^2 x degrees x devices fronts.
 """

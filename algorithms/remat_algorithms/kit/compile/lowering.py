@@ -87,7 +87,7 @@ class Kernel:
             kinds = kinds_of(record)
             known = cells if isinstance(record, ctypes.Structure) else tuples
             if known.setdefault(note, kinds) != kinds:
-                raise TypeError(f"{note} stands for records of two kinds")
+                raise TypeError(f"{note} denotes records of two kinds")
         key = (_checking, *tuples.items(), *cells.items())
         with _LOCK:
             if key not in self._compiled:

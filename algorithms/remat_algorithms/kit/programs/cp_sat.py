@@ -45,9 +45,9 @@ LARGEST_COST, LARGEST_ROW = 2**50, 2**50
 
 
 STUCK, SLOWEST = 5.0, 40.0
-"""Seconds of processor time, and so many more for each unit of a limit of work, after which CP-SAT is held to be stuck.
+"""Seconds of processor time after which CP-SAT counts as stuck: a constant, and seconds per unit of its work limit.
 
-A unit takes some 10 s. Where a cycle of constraints raises bounds step by step, CP-SAT counts no work.
+A unit takes some 10 s. While a cycle of constraints raises bounds step by step, CP-SAT counts no work.
 """
 
 

@@ -10,7 +10,7 @@ from remat_algorithms.kit.programs.program import FloatArray, Program
 from remat_algorithms.kit.programs.solvers import LINEAR, handed_over
 
 SAFE = 1e-13
-"""Share of the terms' absolute sum by which a bound is lowered to cover the rounding of its own sums."""
+"""Share of the terms' absolute sum by which a bound is lowered to cover rounding."""
 
 FIRM = 1e-9
 """Minimum share of the terms' absolute sum for a proof of infeasibility."""

@@ -34,7 +34,7 @@ def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
     known = pulp.listSolvers()
     name = name or "PULP_CBC_CMD"
     if name not in known:
-        raise OptionError(f"PuLP knows no solver {name!r}; it knows {', '.join(dict.fromkeys(known))}", option="solver")
+        raise OptionError(f"PuLP has no solver {name!r}; it knows {', '.join(dict.fromkeys(known))}", option="solver")
     wanted: dict[str, Any] = {"msg": False, "threads": threads, "gapRel": 0.0, "warmStart": warm}
     if limit is not None:
         wanted["timeLimit"] = limit

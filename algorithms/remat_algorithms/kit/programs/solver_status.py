@@ -64,7 +64,7 @@ class Job:
     Attributes
     ----------
     patience : float or None
-        Seconds of its own processor time after which a solver with a limit of work is held to be stuck, and stopped.
+        Seconds of processor time after which a solver with a work limit counts as stuck and is stopped.
     """
 
     patience: float | None = None
@@ -130,7 +130,7 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> A
 
 
 def _clock_of_this_thread() -> list[int]:
-    """Return the clock of the processor time of the thread that asks, where the system has one."""
+    """Return the clock of the calling thread's processor time, if the system has one."""
     find = getattr(time, "pthread_getcpuclockid", None)
     return [] if find is None else [find(threading.get_ident())]
 

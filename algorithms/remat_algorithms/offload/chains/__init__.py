@@ -1,1 +1,1 @@
-"""Bounds for all schedules of a chain on a machine with memories besides the processor's."""
+"""Bounds for all schedules of a chain on a machine with several memories."""

@@ -164,7 +164,7 @@ def _too_large(problem: Problem, acts: str, options: OffloadExactOptions) -> Opt
 
 
 class _Search(Incumbent[Timed]):
-    """The best schedule and the best bound so far."""
+    """The best known schedule and bound."""
 
     def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
         several = len(problem.machine.processors) > 1
@@ -287,7 +287,7 @@ class _Search(Incumbent[Timed]):
         return Proposal(infeasible_within=self.scope, least=least, notes=tuple(self.notes))
 
     def propose(self, proved: bool = False) -> Proposal:
-        """Return the best proposal so far."""
+        """Return the best known proposal."""
         context = self.context
         bounds = self.bounds(NAME)
         termination = Termination.COMPLETED
@@ -296,7 +296,7 @@ class _Search(Incumbent[Timed]):
             termination = context.termination if context.stopped else limit
             if termination is Termination.ITERATION_LIMIT and self.by_default:
                 self.notes.append(
-                    f"not proved within {self.work:g} units of work; with a time limit the search goes on"
+                    f"not proved within {self.work:g} units of work; with a time limit the search continues"
                 )
         if self.best is None:
             return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))

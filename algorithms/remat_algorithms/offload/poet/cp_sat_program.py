@@ -127,10 +127,10 @@ class Partial:
     ----------
     model : CpModel
     variables : list
-        Of the columns `free`.
+        Variables of the columns `free`.
     free : (free,) int64
     values : (columns,) int64
-        Of all columns; what the others have.
+        Values of all columns, for those that are not free.
     """
 
     model: Any

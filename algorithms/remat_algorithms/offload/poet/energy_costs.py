@@ -15,9 +15,9 @@ class EnergyCosts:
     Attributes
     ----------
     run : tuple of numbers
-        Of one run of each task on the first processor.
+        Energy of one run of each task on the first processor.
     byte : tuple of numbers
-        Of each byte over each link of the machine.
+        Energy of each byte over each link of the machine.
     """
 
     run: tuple[Number, ...]

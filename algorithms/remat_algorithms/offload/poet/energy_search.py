@@ -29,7 +29,7 @@ MOST_DROPPED = 12
 
 @dataclass(frozen=True, slots=True)
 class LeastEnergy:
-    """What the search found.
+    """The result of the search.
 
     Attributes
     ----------
@@ -88,9 +88,9 @@ def least_energy(
     """Find a schedule of least energy among those that end by a deadline; None if the instance is too large.
 
     The class: all schedules that run tasks on the first processor and move whole values, with any recomputation. Each
-    step starts at 0 or when another one ends, and values are freed only to make room. Any schedule of the class can be
-    turned into such a one of the same or less energy that ends no later. Without a deadline, one step at a time is
-    enough: the steps in the order of their starts need no more memory one after the other.
+    step starts at 0 or when another one ends, and values are freed only if their bytes are needed. Any schedule of the
+    class can be turned into such a one of the same or less energy that ends no later. Without a deadline, one step at a
+    time is enough: the steps in the order of their starts need no more memory one after the other.
 
     A state may be reached with several pairs of energy and time; only those that no other pair dominates are kept. The
     energy of the mandatory tasks that have not run is a lower bound on what is still to come. Exponential in the number
@@ -278,7 +278,7 @@ class _Search:
         return not state.running and complete and state.resident & space.outputs == space.outputs
 
     def _reach(self, state: _State, energy: int, time: int, parent: int, step: int, dropped: int) -> None:
-        """Take note of a state unless another way to it costs no more and takes no longer."""
+        """Record a state unless another path reaches it with at most the same cost and time."""
         space = self.space
         if not space.in_time(state, time):
             return
@@ -305,7 +305,7 @@ class _Search:
         for number, step in enumerate(space.steps):
             if step.resource in busy or not self._may_start(state, step, reading, writing):
                 continue
-            # What the run makes afresh is freed first: that is never in the way of anything.
+            # Previous copies of the run's outputs are freed first, which never costs anything.
             again = step.writes & state.resident
             if again & (reading | space.pinned):
                 continue
@@ -401,7 +401,7 @@ class _Search:
         return builder.build().placed(np.array(times, dtype=np.int64 if exact else np.float64))
 
     def _add(self, builder: StepBuilder, step: _Step, dropped: int) -> int:
-        """Add a step, and before it the drops that make room for it; return how many steps that are."""
+        """Add a step, and before it the drops that it needs; return the number of added steps."""
         machine, count = self.space.problem.machine, len(self.space.size)
         before = len(builder)
         for memory in range(len(machine.memories)):

@@ -27,7 +27,7 @@ FRUITLESS = 60
 
 
 class Descent:
-    """The best solution so far, and the remaining work.
+    """The best known solution, and the remaining work.
 
     Parameters
     ----------

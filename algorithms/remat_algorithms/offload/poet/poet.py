@@ -61,7 +61,7 @@ DEFAULT_WORK = 1.0
 NAME = "poet"
 LARGEST_DEADLINE = 1e300
 UNSOLVED = "no solution of the program gives a schedule that fits; that proves nothing beyond this program"
-UNFINISHED = "the program was not solved within its limits of work and time, and no schedule was found on the way"
+UNFINISHED = "the program was not solved within its limits of work and time, and found no schedule"
 ROUNDED = "a solution of the program does not fit, by the solver's rounding"
 
 
@@ -160,7 +160,7 @@ def _goal(problem: Problem, options: PoetOptions) -> EnergyGoal | None:
         return None
     costs = EnergyCosts.of(problem)
     if costs is None:
-        raise OptionError("neither a task nor a link of the instance has an energy", option="objective")
+        raise OptionError("no task and no link of the instance has an energy", option="objective")
     return EnergyGoal(costs, options.deadline)
 
 
@@ -191,7 +191,7 @@ def _least_energy(
 
 
 class _Pages(Incumbent[Found]):
-    """The best placed schedule so far."""
+    """The best placed schedule."""
 
     def __init__(
         self,
@@ -342,7 +342,9 @@ class _Pages(Incumbent[Found]):
         stopped = self.context.termination if self.context.stopped else self.search.limit
         termination = Termination.COMPLETED if proved else stopped
         if termination is Termination.ITERATION_LIMIT and self.by_default:
-            self.notes.append(f"not finished within {self.work:g} units of work; with a time limit the search goes on")
+            self.notes.append(
+                f"not finished within {self.work:g} units of work; with a time limit the search continues"
+            )
         if self.best is None:
             return Proposal(termination=termination, notes=(*self.notes, UNSOLVED if proved else UNFINISHED))
         notes = (self.best.note, *self.notes) if self.best.note else tuple(self.notes)
@@ -373,8 +375,8 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
         if second is None:
             known = ", ".join(names[index] for index in linked) or "none"
             raise OptionError(
-                f"{options.memory!r:.60} is no memory linked both ways with {names[home]!r}, where the processor is; "
-                f"others: {known}",
+                f"{options.memory!r:.60} is not a memory with links to and from the processor's memory "
+                f"{names[home]!r}; such memories: {known}",
                 option="memory",
             )
     ends = [(entry.value, machine.memory_index[entry.memory or names[0]]) for entry in (*graph.inputs, *graph.outputs)]
@@ -382,7 +384,7 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
     for value, memory in ends:
         if memory != home and ((value, memory) not in begin or (value, home) not in begin):
             raise OptionError(
-                f"{NAME} begins and ends in memory {names[home]!r}, and {graph.values[value]!r} lies in "
+                f"{NAME} begins and ends in memory {names[home]!r}, but {graph.values[value]!r} is in "
                 f"{names[memory]!r}",
                 argument="algorithm",
             )

@@ -245,4 +245,4 @@ def _notes(plan: Plan, modelled: list[Modelled]) -> list[str]:
         if found.plan is plan:
             return [f"the table's estimate is {found.estimate:.6g}, the placed schedule takes {plan.makespan:.6g}"]
     estimates = ", ".join(f"{found.estimate:.6g}" for found in modelled) or "none"
-    return [f"a schedule beside the table is quicker than what it proposes (estimates: {estimates})"]
+    return [f"another schedule is faster than the table's (estimates: {estimates})"]

@@ -171,7 +171,7 @@ class PofoTable:
             for decision, cost, following in self._ways_at(stage, state):
                 if best is None or cost < best[0]:
                     best = cost, decision, following
-            assert best is not None, "a state on the way has a way on"
+            assert best is not None, "a reachable state has a next option"
             found.append(best[1])
             stage, state = best[1].last + 1, best[2]
         return found

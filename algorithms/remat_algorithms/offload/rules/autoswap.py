@@ -10,8 +10,8 @@ at t1' = t1 + out and starts to return at t2' = t2 - back. The four scores are:
     SWDOA = WDOA of the load that what has been picked leaves behind
 
 Each is scaled to at most 1. Gaps are picked by a weighted sum of the four until the load fits. Bayesian optimisation
-finds the weights: the four scores by themselves, and equal weights of two and of all, come first. Each round then tries
-the weights whose makespan is expected to improve most on the best so far (`kit.gaussian_process`).
+finds the weights. The single scores, and equal weights of two and of all, come first. Each round then tries the weights
+whose makespan is expected to improve most on the best so far (`kit.gaussian_process`).
 
 The paper's memory pool gives addresses to the values, the largest first, each in the smallest gap that holds it. With
 `pool`, gaps are picked until these addresses fit the budget.
@@ -52,7 +52,7 @@ FIRST: tuple[Weights, ...] = (
     *((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0.25, 0.25, 0.25, 0.25)),
     *((0.5, 0.5, 0, 0), (0.5, 0, 0.5, 0), (0.5, 0, 0, 0.5), (0, 0.5, 0.5, 0), (0, 0.5, 0, 0.5), (0, 0, 0.5, 0.5)),
 )
-"""Weights that come first: each score by itself, all, and pairs."""
+"""Initial weights: each score alone, all, and pairs."""
 
 
 class AutoswapOptions(Options):
@@ -78,7 +78,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     """Offload whole values of the reference order, picked by weighted scores.
 
     Takes instances of kind `chain` or `dag`, on a machine with links out of the processor's memory and back. A stop
-    ends the search with the weights tried so far. Finds a schedule whenever the budget holds each single run and the
+    ends the search with the best weights. Finds a schedule whenever the budget holds each single run and the
     other memories hold the rest; with `pool`, not always.
 
     Raises
@@ -117,7 +117,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
 
 
 class _Search(BestPlan):
-    """The makespans of the weights so far, and the best plan."""
+    """The makespans of the tried weights, and the best plan."""
 
     def __init__(self, choice: Choice, context: Context, *, pool: bool) -> None:
         super().__init__(choice.problem, context)

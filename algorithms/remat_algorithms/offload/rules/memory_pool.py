@@ -27,7 +27,7 @@ MOST_TIGHTER = 8
 WORKSPACE = -1
 
 _START = 0
-"""Position of what is resident from the beginning; events count from 1."""
+"""Position of initially resident values; events count from 1."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class Genes:
 
 
 class _Search(BestPlan):
-    """The population and the best plan so far."""
+    """The population and the best plan."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context, *, allocation: bool) -> None:
         super().__init__(problem, context)
@@ -212,7 +212,7 @@ def prioritised(order: Order, priority: Sequence[float]) -> list[int]:
     order : Order
         It writes no value twice.
     priority : sequence of float
-        Of each run.
+        Priority of each run.
 
     Returns
     -------

@@ -65,7 +65,7 @@ def solve(problem: Problem, options: VdnnDynOptions, context: Context) -> Propos
     plan = best_of(kernels.passes(convolutions))
     if plan is None:
         need = format_size(kernels.least_need(convolutions), problem.units)
-        note = f"vdnn-dyn found no schedule within the budget; of its passes, the one of least memory needs {need}"
+        note = f"vdnn-dyn found no schedule within the budget; the pass with the smallest memory needs {need}"
         return Proposal(notes=(note,), termination=context.termination)
     return proposal_of(plan, context, source="vdnn-dyn")
 

@@ -107,7 +107,7 @@ class _Relaxation:
         self.byte_unit = float(choice.profile.max()) or 1.0
         self.times = (order.graph.time[order.tasks] / self.time_unit).tolist()
         self.slots = [self.builder.add_column(cost=1, lower=time, upper=INFINITY) for time in self.times]
-        # For each slot: what leaves and returns (times), what returns for its run, what is away.
+        # For each slot: times of values that leave and return, values that return for its run, and offloaded values.
         self.leaving: list[Entries] = [[] for _ in range(count)]
         self.coming: list[Entries] = [[] for _ in range(count)]
         self.urgent: list[Entries] = [[] for _ in range(count)]

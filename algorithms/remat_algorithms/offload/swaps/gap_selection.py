@@ -224,7 +224,7 @@ class Choice(Gaps):
 
 
 class BestPlan(Incumbent[Plan]):
-    """The best plan of a search so far, and whether to continue."""
+    """The best plan of a search, and whether to continue."""
 
     def __init__(self, problem: Problem, context: Context) -> None:
         super().__init__(context, lambda plan: plan.outcome.steps, better=quicker)

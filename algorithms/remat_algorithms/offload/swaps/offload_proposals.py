@@ -51,7 +51,7 @@ def nothing_fits(choice: Choice, name: str, *, within: str | None = REFERENCE_OR
         task = order.tasks[int(least.argmax())]
         memory = device_of(order.machine)
         return Proposal(infeasible_within=within, least=LeastBudget(need, task, sufficient=False, memory=memory))
-    return Proposal(notes=(f"{name} found nothing: what must leave does not fit into the other memories",))
+    return Proposal(notes=(f"{name} found no schedule: the values that must leave do not fit into the other memories",))
 
 
 def rule_proposal(order: Order, program: Program, plan: Plan | None, name: str, context: Context) -> Proposal:

@@ -53,7 +53,7 @@ class Columns:
     ----------
     problem : Problem
     route : Route
-        Of a machine that is `known`.
+        The route on a machine that is `known`.
     compiled : bool
     """
 

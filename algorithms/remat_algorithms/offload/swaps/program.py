@@ -15,7 +15,7 @@ import numpy as np
 from remat.plugin import IntArray, Machine, Number, Processor, TaskGraph
 
 AT_ONCE = -1
-"""Of a transfer: ready from the start; or its source is freed when it ends, whatever runs."""
+"""Properties of a transfer: ready from the start; or its source is freed at its end, during any run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         if transfer.last_use is not None:
             last = transfer.last_use if transfer.leaves else max(transfer.last_use, transfer.needed - 1)
             if transfer.previous >= 0:
-                # A value that only passes through a memory goes on as soon as it has arrived.
+                # A value that only passes through a memory is forwarded on arrival.
                 last = max(last, min(arrives[transfer.previous], count - 1))
             closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
     for (memory, value), starts in opens.items():

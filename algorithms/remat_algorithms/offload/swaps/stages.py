@@ -20,8 +20,8 @@ def stage_names(problem: Problem) -> list[str]:
 def stages_named(problem: Problem, words: str, *, mixed: bool) -> list[int]:
     """Return the stages (0-based) that some words select, separated by commas, ignoring case.
 
-    A stage counts if its name contains one of the words, or an operator in its `origin` has one in `op` or `module`:
-    any operator if stages may be `mixed`, otherwise all of them.
+    A stage counts if its name contains one of the words, or if operators in its `origin` have one in `op` or `module`.
+    With `mixed`, one such operator is enough; otherwise all operators must have one.
     """
     if not isinstance(problem.instance, ChainInstance):
         return []

@@ -111,7 +111,7 @@ class Order:
         if target not in known:
             names = [self.machine.memories[memory].name for memory in (source, target)]
             raise OptionError(
-                f"a value must go from {names[0]!r} to {names[1]!r}, and there is no way", argument="machine"
+                f"a value must go from {names[0]!r} to {names[1]!r}, but no links connect them", argument="machine"
             )
         return known[target]
 

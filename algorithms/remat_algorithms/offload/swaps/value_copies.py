@@ -41,7 +41,7 @@ class Swap:
     gap : int
         Index of the gap.
     route : Route
-        Of a copy that is elsewhere anyway, the one from there (`Order.anyhow`).
+        The route; for a copy that is in another memory anyway, the route from there (`Order.anyhow`).
     leave_with : int
         The run with whose start the copy may start at the earliest; -1: as soon as the value is there. It is ignored
         for a copy that has to be sent anyway.

@@ -28,7 +28,7 @@ Affine = dict[int, float]
 CONSTANT = -1
 
 TIE = 1e-3
-"""Cost of a share, in thousandths of all times: nothing leaves or runs again for nothing."""
+"""Cost of a share, in thousandths of all times: it avoids useless transfers and recomputations."""
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,10 @@ class FractionProgram:
             for column, size in queue.due[step]:
                 due[column] += size
             if not leaves:
-                # What a step reads has come before it; for the first and the last one, their own time must do.
+                # The inputs of a step arrive before it; those of the first and the last step arrive during the step.
                 before = step if step in (0, self.steps - 1) else step - 1
                 self._compare(moved[before], due, at_least=True)
-            # What a step makes leaves in the next one, and counts as its own until then.
+            # The outputs of a step leave in the next step, and count for this step until then.
             self._wait(step, moved[step], ready if leaves else due, leaves=leaves)
             for column, size in queue.ready[step]:
                 ready[column] += size
@@ -245,7 +245,7 @@ class FractionProgram:
         return moved
 
     def _wait(self, step: int, moved: int, total: Affine, *, leaves: bool) -> None:
-        """Count what is ready and has not left, or has come and is not yet due, in a step."""
+        """Count the bytes in a step that are ready and have not left, or have arrived before they are due."""
         row = self.held[step]
         sign = 1.0 if leaves else -1.0
         row[moved] += -sign

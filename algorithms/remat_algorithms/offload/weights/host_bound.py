@@ -41,7 +41,7 @@ Term = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Ticks of one stage; `host` is that of the processor beside the parameters, `crossing` is that of its link.
+    """Ticks of one stage: `host` on the processor at the parameters' memory, `crossing` on its link.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def crossing_bound(setting: Setting, makespan: float, stopped: Callable[[], bool
     ----------
     setting : Setting
     makespan : float
-        Of a schedule; the bound is not above it.
+        Makespan of a schedule, which the bound does not exceed.
     stopped : callable
     """
     facts = _facts(setting, makespan) if makespan > 0 else None
@@ -376,8 +376,8 @@ class _Crossing:
         before = self.stages[index].backward[1]
         most = sum(self.stages[k].backward[1] for k in ahead)
         for first in range(min(index + 1, FIRST)):
-            # Of these no gradient is at the host sooner, of those before them none is made. What of these the host
-            # runs backwards it may run sooner, and is left out; if that is the last one, nothing is said.
+            # No gradient of these stages is at the host earlier, and none of the stages before them exists. Backwards
+            # that the host runs may start earlier and are left out; if the last one is among them, no bound follows.
             own = range(first, index)
             wait = min(self.stages[k].gradient for k in (*own, index))
             wait = min([wait, *(self.stages[k].backward[1] for k in own)])

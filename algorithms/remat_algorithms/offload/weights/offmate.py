@@ -1,8 +1,8 @@
 """`offmate`: shares of parameters, optimizer states and saved tensors that leave the device, with recomputation.
 
 After Zhao, Eyraud-Dubois, Le Hellard, Gusak and Beaumont 2024, "OffMate: full fine-tuning of LLMs on a single GPU by
-re-materialization and offloading". Their integer program decides for each block of a model what is recomputed, which
-fractions of weights and activations leave, and which part of the optimizer runs on the CPU.
+re-materialization and offloading". For each block of a model, their integer program chooses the recomputation, the
+fractions of weights and activations to offload, and the part of the optimizer that runs on the CPU.
 
 Here, the linear relaxation of such a program (`fraction_program`) is solved for several model budgets. Its shares are
 rounded to whole values of whole stages: at thresholds, and with the errors carried from stage to stage, which keeps the
@@ -45,12 +45,12 @@ class OffMateOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a stage.
+    """The decisions for a stage.
 
     Attributes
     ----------
     choice : Choice
-        Of its parameters, its update, and its forward.
+        Choice for its parameters, its update, and its forward.
     saved, input : bool
         Whether its saved tensors and its input leave until its backward.
     """
@@ -200,7 +200,7 @@ class _Search(Incumbent[_Found]):
         return self.take(_Found(training, outcome), outcome.makespan, rank=rank)
 
     def improve(self, evaluations: int) -> None:
-        """Try all choices if they are few; otherwise changes of single stages, as long as they help."""
+        """Try all choices if they are few; otherwise change single stages until no change helps."""
         options = [list(self._options(index)) for index in range(self.count)]
         ways = 1
         for one in options:
@@ -227,7 +227,7 @@ class _Search(Incumbent[_Found]):
                 stale = 0
 
     def _options(self, index: int) -> Iterator[Decision]:
-        """Yield what may become of a stage."""
+        """Yield the possible decisions for a stage."""
         updaters = self.updaters if index in self.setting.updated else [0]
         streams = (False, True) if index in self.movable else (False,)
         flags = (False, True)

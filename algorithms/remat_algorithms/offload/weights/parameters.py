@@ -107,7 +107,7 @@ class Setting:
     ----------
     problem : Problem
     name : str
-        Of the algorithm, for messages.
+        Name of the algorithm, for messages.
     states_away : bool
         Whether optimizer states are outside the device, if their home is the schedule's choice; `parameters_away`:
         the same for parameters.
@@ -169,7 +169,7 @@ class Setting:
 
     @cached_property
     def far_shelter(self) -> int | None:
-        """The furthest memory to which activations leave, such as NVMe behind the host; None without one."""
+        """The most distant memory for activations, such as the host's NVMe; None without one."""
         near = routes(self.machine)
         return near[-1].memory if near else None
 
@@ -220,7 +220,7 @@ class Setting:
         if target not in found:
             names = [self.machine.memories[memory].name for memory in (source, target)]
             raise OptionError(
-                f"{self.name} needs a way from {names[0]!r} to {names[1]!r}; there is none", argument="machine"
+                f"{self.name} needs links from {names[0]!r} to {names[1]!r}, but none connect them", argument="machine"
             )
         return found[target]
 
@@ -230,7 +230,7 @@ class Setting:
         memory = self.machine.memory_index.get(name)
         if memory is None:
             known = ", ".join(map(repr, self.machine.memory_index))
-            raise OptionError(f"parameters lie in memory {name!r}; this machine has {known}", argument="machine")
+            raise OptionError(f"parameters are in memory {name!r}, but this machine has {known}", argument="machine")
         return memory
 
     def _stages(self) -> list[Trained]:

@@ -148,7 +148,7 @@ class _Repeat:
         )
 
     def _lines(self) -> dict[str, list[int]]:
-        """Return the steps that occupy each resource, in turn."""
+        """Return the steps that occupy each resource, in order."""
         lines: dict[str, list[int]] = defaultdict(list)
         for step in sorted(range(self.count), key=lambda k: (self.begin[k], k)):
             for resource in self._held(step):

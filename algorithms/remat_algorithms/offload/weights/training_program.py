@@ -50,19 +50,19 @@ class Manner:
 
 @dataclass(slots=True, eq=False)
 class _Copy:
-    """An activation in a memory, from when it is made or comes until its last use there.
+    """A residency of an activation in a memory, from its computation or arrival until its last use there.
 
     Attributes
     ----------
     value, memory : int
     uses : list of int
-        Runs, the one that makes it, too.
+        Runs, including the run that computes it.
     made : int
-        That run; `AT_ONCE` if it was there or came.
+        The run that computes it; `AT_ONCE` if it was initially resident or transferred.
     source : _Copy or None
-        From where it came, for the run `needed`, by a `transfer`.
+        Source of the `transfer` that brings it for the run `needed`.
     sent : _Copy or None
-        What it was sent on as.
+        The copy that it was forwarded as.
     """
 
     value: int
@@ -154,7 +154,7 @@ class Training:
         """Append backwards, each with its preceding steps, exchanges, and updates on the device."""
         stages = self.setting.stages
         late: list[int] | None = [] if self.manner.late else None
-        waiting: list[int] = []  # updates that wait for an exchange beside the next backward
+        waiting: list[int] = []  # updates that wait for an exchange that overlaps with the next backward
         delayed: list[tuple[int, int]] = []  # updates that wait for some more backwards
         for index in reversed(range(len(stages))):
             stage, choice = stages[index], self.choices[index]

@@ -86,7 +86,7 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     """Search for the stages whose parameters leave.
 
     Takes a chain with parameters. The schedule is no longer than those of `zero-offload` and `l2l`, where these apply.
-    If none of its own initial choices fits, names the smallest budget at which one does. O((evaluations + log L) L log
+    If no initial choice fits, it reports the smallest budget at which one does. O((evaluations + log L) L log
     L).
 
     Raises
@@ -350,7 +350,7 @@ def _notes(training: Training) -> tuple[str, ...]:
     notes = [counted]
     again = sum(Training.twice(choice) for choice in training.choices)
     if again:
-        notes.append(f"{again} of {len(training.choices)} forwards run again")
+        notes.append(f"{again} of {len(training.choices)} forwards are recomputed")
     forwards = sum(choice.helped > 0 for choice in training.choices)
     backwards = sum(choice.helped == 2 for choice in training.choices)
     if forwards:

@@ -226,7 +226,7 @@ def _check_away(setting: Setting) -> None:
 
 
 def _updater(setting: Setting) -> int:
-    """Return the processor beside the optimizer states, which must not be on the device."""
+    """Return the processor at the memory of the optimizer states, which must not be on the device."""
     if setting.optimizer_home == setting.device:
         raise OptionError(
             f"{setting.name} keeps optimizer states outside {_name(setting, setting.device)}; "

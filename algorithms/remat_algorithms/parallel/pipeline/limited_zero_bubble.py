@@ -1,8 +1,8 @@
 """Zero-bubble orders for any limit on activations in flight (the heuristic of Qi et al. 2024, simulated with times).
 
-A device that becomes idle runs a B or an F in turns. It runs a W where one fits into the wait for the next operation,
-where its idle time would become the largest of all devices, or where the limit leaves no memory for the next F. Three
-yes-or-no choices give eight orders, of which the shortest is returned.
+An idle device alternates between B and F. It runs a W in three cases: the W fits into the wait for the next operation,
+the device's idle time would become the largest of all devices, or the limit leaves no memory for the next F. Three
+binary choices give eight orders, and the shortest is returned.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def limited_order(model: PipelineModel, limit: float) -> Lists:
 
 
 class _Device:
-    """The state of a device: its operations so far, its bytes, and what it waits for."""
+    """The state of a device: its operations, its bytes, and the operation that it waits for."""
 
     def __init__(self, batches: int, *, first: bool) -> None:
         self.listed: list[Op] = []
@@ -73,7 +73,7 @@ class _Device:
         self.last = B
 
     def start(self, phase: int) -> float | None:
-        """Return the earliest start of the next F or B, as far as it is known."""
+        """Return the earliest known start of the next F or B."""
         number = self.count[phase]
         ready = self.ready[phase][number] if number < len(self.ready[phase]) else None
         return None if ready is None else max(ready, self.free)
@@ -119,7 +119,7 @@ class _Simulation:
         self.queued[number] = choice
 
     def _choice(self, number: int) -> _Choice | None:
-        """Return what a device runs next, as far as its inputs are known."""
+        """Return the next operation of a device, from its known inputs."""
         device = self.devices[number]
         backward, forward = device.start(B), device.start(F)
         blocked = forward is not None and device.held + self.model.activation[number] > self.most[number]

@@ -16,7 +16,7 @@ same time.
 A label (V, work and bytes of the special device) is kept per first layer, last normal device, and whether the last
 stage is special. A label is discarded if another one is at most as large in all three. The paper uses these figures as
 indices, rounded to a grid. Without a special device, a label is only V. This is exact: if the smallest V does not fit,
-nothing does.
+no V fits.
 
 **Pattern.** Stages on distinct devices run as 1F1B*, in the smallest period that fits. Otherwise a constraint program
 for each trial period (`period_program`) replaces the paper's integer program.

@@ -130,7 +130,7 @@ def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineIn
             users.setdefault(resource, set()).add(frozenset((link.source, link.target)))
     devices = range(len(machine.processors))
     if any(resource in devices or len(ends) > 1 for resource, ends in users.items()):
-        raise OptionError(f"{name} wants a channel of its own between any two devices", argument="algorithm")
+        raise OptionError(f"{name} needs a separate channel between each pair of devices", argument="algorithm")
     return instance
 
 
@@ -226,7 +226,7 @@ def _about(problem: Problem, staged: StagesInRow, found: Star) -> str:
     units = problem.instance.units.build()
     text = f"with these cuts no period is below {format_time(staged.row.least_period, units)}"
     if alike:
-        text += f"; with any, none below {format_time(_ratio(work, len(machine.processors)), units)}"
+        text += f"; with any cuts, no period is below {format_time(_ratio(work, len(machine.processors)), units)}"
     return text
 
 

@@ -39,11 +39,11 @@ class Replicas:
                     yield Replicas(count, parts)
 
     def lacks(self, problem: Problem) -> str:
-        """Describe why micro-batches cannot be shared this way; empty if they can."""
+        """Describe why micro-batches cannot be shared by these replicas; empty if they can."""
         instance, devices = problem.instance, len(problem.machine.processors)
         assert isinstance(instance, PipelineInstance)
         if devices % self.count:
-            return f"{devices} devices are no multiple of {self.count}"
+            return f"{devices} devices are not a multiple of {self.count}"
         if self.parts and self.count not in instance.degrees:
             return f"the instance says nothing of micro-batches in {self.count} `parts`"
         if not self.parts and instance.micro_batches % self.count:

@@ -25,9 +25,9 @@ class Occupied:
     Attributes
     ----------
     stages : (stages,) tuple of Held
-        Of the forward and the backward.
+        Resources of the forward and the backward.
     hops : (stages - 1,) tuple of (Held, Held)
-        Of the transfer to the next stage, and of the one back.
+        Resources of the transfer to the next stage, and of the transfer back.
     """
 
     stages: tuple[Held, ...]

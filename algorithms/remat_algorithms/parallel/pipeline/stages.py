@@ -123,7 +123,7 @@ def staging(problem: Problem, shape: str, chunks: int = 2, *, forth: int | None 
     chunks : int
         Stages per device of an interleaved placement.
     forth : int, optional
-        Of a bidirectional placement, the micro-batches that begin on the first device; by default half, rounded up.
+        For a bidirectional placement, the micro-batches that begin on the first device; by default half, rounded up.
 
     Raises
     ------

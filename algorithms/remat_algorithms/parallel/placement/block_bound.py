@@ -122,7 +122,7 @@ class Blocks:
         return False
 
     def _speed(self, processor: int, least: np.ndarray) -> float:
-        """Return the maximum work of a processor in minimum times per unit of its own time."""
+        """Return the maximum work of a processor, in minimum times, per unit of the processor's time."""
         time = self.model.time[processor]
         able = np.isfinite(time) & (least > 0)
         return float((least[able] / time[able]).max(initial=0.0))

@@ -62,7 +62,7 @@ def _unable(model: Model, scope: str) -> Proposal | None:
                 if len(tasks) > 1
                 else f"no processor runs {names}"
             )
-            note = f"{kept} can run all of them" if len(tasks) > 1 else f"{kept} where its inputs lie"
+            note = f"{kept} can run all of them" if len(tasks) > 1 else f"{kept} where its inputs are"
             return Proposal(infeasible_within=scope if model.certain else None, notes=(note,))
     return None
 
@@ -94,10 +94,10 @@ def _too_large(problem: Problem, model: Model, scope: str) -> Proposal | None:
         assert capacity is not None
         names = _names(model, unit)
         held = format_size(need, problem.units)
-        kept = f"{names} have to be in one memory, and take" if len(model.tasks[unit]) > 1 else f"{names} takes"
-        note = f"{kept} {held} with their parameters: no memory where they can run has so much room"
+        kept = f"{names} must be in one memory and take" if len(model.tasks[unit]) > 1 else f"{names} takes"
+        note = f"{kept} {held} with their parameters, more than any memory where they can run has"
         if len(model.tasks[unit]) == 1:
-            note = f"{kept} {held} with its parameters: no memory where it can run has so much room"
+            note = f"{kept} {held} with its parameters, more than any memory where it can run has"
         sample = problem.samples
         task = model.tasks[unit][0] * (1 if sample is None else sample.count)
         least = LeastBudget(capacity - room + need, task, False, memory)
@@ -124,8 +124,8 @@ def _too_many(problem: Problem, model: Model, context: Context, scope: str) -> P
     assert capacity is not None
     capacities = [machine.memories[index].capacity or 0 for index in rooms]
     sizes = [format_size(size, problem.units) for size in (total, sum(capacities), sum(capacities) + missing)]
-    why = "" if total > there else ", which cannot be divided as that would take"
-    note = f"parameters take {sizes[0]}, and the memories hold {sizes[1]} in all{why}: at least {sizes[2]} would do"
+    why = "" if total > there else ", but no division of the parameters fits"
+    note = f"parameters take {sizes[0]}, and the memories hold {sizes[1]} in all{why}: at least {sizes[2]} is needed"
     if problem.instance.budgets_are_for_all:
         least = _least_of_all(problem, model, sorted(rooms))
     else:
@@ -134,17 +134,17 @@ def _too_many(problem: Problem, model: Model, context: Context, scope: str) -> P
 
 
 def _least_of_all(problem: Problem, model: Model, memories: Sequence[int]) -> LeastBudget:
-    """Return a bound on one budget for all memories, none of which has enough now.
+    """Return a bound on one budget for all memories, each of which is too small now.
 
     Notes
     -----
-    With m memories, k + 1 of the largest k m + 1 units lie in one, which holds at least the smallest k + 1 of them.
+    With m memories, one memory holds k + 1 of the largest k m + 1 units, so at least the bytes of the smallest k + 1.
     """
     capacities = [problem.machine.memories[index].capacity or 0 for index in memories]
     static = min(capacity - (model.room[index] or 0) for capacity, index in zip(capacities, memories, strict=True))
     total, sizes = parameter_bytes(model), sorted((int(size) for size in model.size), reverse=True)
     held = -(-total // len(memories))
-    if sum(sizes) == total:  # none is shared by units
+    if sum(sizes) == total:  # units share none of them
         for count in range(len(sizes) // len(memories) + 1):
             largest = sizes[: count * len(memories) + 1]
             if len(largest) == count * len(memories) + 1:

@@ -302,7 +302,8 @@ def model_of(problem: Problem, name: str) -> Model:
             if value in made:
                 what = model.graph.values[value]
                 raise OptionError(
-                    f"{name!r} knows no value such as {what!r}, which several tasks make", argument="algorithm"
+                    f"{name!r} does not support values such as {what!r}, which several tasks write",
+                    argument="algorithm",
                 )
             made[value] = task
     return model
@@ -521,7 +522,7 @@ def _check_reachable(machine: Machine) -> None:
 
 def _no_way(machine: Machine, home: int, target: int) -> NoReturn:
     names = [machine.memories[memory].name for memory in (home, target)]
-    raise OptionError(f"no way from memory {names[0]} to {names[1]}", argument="machine")
+    raise OptionError(f"no links lead from memory {names[0]} to {names[1]}", argument="machine")
 
 
 def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int, ...] | None:

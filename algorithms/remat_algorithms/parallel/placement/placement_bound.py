@@ -2,8 +2,8 @@
 
 Bounds over all schedules are `needed tasks`, which the core counts, `rates` and `longest unit` (`bounds`), and `blocks`
 (`block_bound`). The last requires that every unit stays in one place, on accelerators around a host. The bound over
-contiguous placements is `down-sets`, the optimum of `tarnawski-dp`. The schedule is the best one found on the way: the
-contiguous one, improved by local search.
+contiguous placements is `down-sets`, the optimum of `tarnawski-dp`. The schedule is the contiguous one,
+improved by local search.
 """
 
 from __future__ import annotations

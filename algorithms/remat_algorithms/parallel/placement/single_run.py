@@ -297,7 +297,7 @@ class Once:
     def _order(timed: Timed) -> list[int]:
         """Return jobs in the order of their starts, each after its predecessors, even if rounding makes starts equal.
 
-        Of jobs that start at the same instant, those of zero length come first.
+        Among jobs that start at the same instant, those of zero length come first.
         """
         missing = [len(job.waits) for job in timed.jobs]
         following: list[list[int]] = [[] for _ in timed.jobs]

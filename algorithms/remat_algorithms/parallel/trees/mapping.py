@@ -11,8 +11,8 @@ from remat_algorithms.parallel.trees.sequential_peak import fitting
 from remat_algorithms.parallel.trees.timed_steps import Plan, emit, follow, processors_of, room
 
 ROUNDING = (
-    "fractional processor shares are rounded: children with a share of at least 1 have processors of their own, "
-    "the others are packed on single ones"
+    "fractional processor shares are rounded: children with a share of at least 1 get separate processors, "
+    "the others are packed on single processors"
 )
 
 

@@ -15,8 +15,8 @@ from remat_algorithms.tree.out_of_core.model import Store
 from remat_algorithms.tree.out_of_core.traversal import least_peak_traversal
 
 NO_DISK = (
-    "this machine has no second memory to evict to: give it one, with links both ways, in the instance or with a "
-    "machine of your own (docs/how-to/out-of-core.md)"
+    "this machine has no second memory to evict to: add one, with links in both directions, to the instance or to a "
+    "machine file (docs/how-to/out-of-core.md)"
 )
 
 MakePolicy = Callable[[list[int], list[int]], Policy]

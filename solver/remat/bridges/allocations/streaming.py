@@ -16,7 +16,7 @@ LARGEST = 2**33
 """Bytes of a file, unpacked."""
 
 MOST_OF_VALUE = 2**24
-"""Characters of one object of the list, or of a value beside it."""
+"""Largest number of characters of one object of the list, or of another value of the document."""
 
 _CHUNK = 2**20
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -36,7 +36,7 @@ def stream_objects(path: str, key: str, *, whole: bool = True) -> Iterator[dict[
     Raises
     ------
     InstanceError
-        For what cannot be read, is no such JSON, or has an object of more than 16 Mi characters; the message has the
+        If the file cannot be read, is not such JSON, or has an object of over 16 Mi characters; the message has the
         number of the object.
     """
     try:

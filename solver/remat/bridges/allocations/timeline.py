@@ -157,13 +157,13 @@ class Explained:
             ),
         )
         shown = [f"{label} {format_size(number)} ({count:,})" for label, number, count in self.holders[:SHOWN]]
-        yield "held by", "; ".join(shown) or "nothing that the profile saw"
+        yield "held by", "; ".join(shown) or "no allocation in the profile"
         time = f", in {format_time(self.recompute_time, units)}" if self.recompute else ""
         again, sent, less = (
             f"{100 * part / total:.0f} %" for part in (self.recompute, self.offload, total - self.least)
         )
-        yield "recompute", f"{size(self.recompute)} ({again}) spanned it and could be made again{time}"
-        yield "offload", f"{size(self.offload)} ({sent}) spanned it long enough to go and come back"
+        yield "recompute", f"{size(self.recompute)} ({again}) spanned it and could be recomputed{time}"
+        yield "offload", f"{size(self.offload)} ({sent}) spanned it long enough to be offloaded and reloaded"
         yield "at best", f"{size(self.least)}, {less} below the peak, without the idle times of all such allocations"
 
     def document(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from remat.messages import brief
 from remat.units import LARGEST_SIZE, Units, parse_number, parse_size, parse_time
 
 MOST = 2_000_000
-"""Most nodes and edges of a graph."""
+"""Maximum number of nodes and edges of a graph."""
 
 LARGEST = 2**29
 """Bytes of the text of a graph."""
@@ -73,7 +73,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How attributes become times and sizes.
+    """The conversion of attributes to times and sizes.
 
     Attributes
     ----------

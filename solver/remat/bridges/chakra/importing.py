@@ -63,7 +63,7 @@ def import_trace(
     Raises
     ------
     InstanceError
-        For what is no execution trace, or has no tensors; the message has the node.
+        If the file is not an execution trace or has no tensors; the message has the node.
     OptionError
         For a device that the trace does not have.
     """

@@ -2,11 +2,11 @@
 
 There, a schedule is a sequence of actions:
 
-- ``Forward(n0, n1, write_ics, write_adj_deps, storage)``: steps n0 .. n1-1. With `write_ics`, what restarts step n0
-  *and carries it on to n1* is stored under the key n0; with `write_adj_deps`, what the adjoint of these steps needs
-  (their tapes), in working memory or under the key n0;
-- ``Copy`` and ``Move(n, from_storage, to_storage)``: bring what is stored under n to working memory, which then holds
-  nothing else; `Move` removes it from storage;
+- ``Forward(n0, n1, write_ics, write_adj_deps, storage)``: run steps n0 .. n1-1. `write_ics` stores the data to restart
+  step n0 *and to advance from it to n1*, under the key n0. `write_adj_deps` stores the tapes of these steps for their
+  adjoint, in working memory or under the key n0;
+- ``Copy`` and ``Move(n, from_storage, to_storage)``: bring the data under n to working memory, which then holds only
+  them; `Move` removes the data from storage;
 - ``Reverse(n1, n0, clear_adj_deps)``: the adjoint of steps n1-1 .. n0, whose tapes are in working memory;
 - ``EndForward()`` once step n-1 has been taken, ``EndReverse()`` at the end.
 
@@ -126,7 +126,7 @@ def tidy(events: Sequence[Event], given: Mapping[str, int] | None = None) -> lis
     given : mapping of str to int, optional
         Levels that hold a state from the start; the first forward writes it there instead.
     """
-    # Index of each stored item's write, and of its last read so far.
+    # Index of each stored item's write and of its latest read.
     stored = {(state, level, False): (-1, -1) for level, state in (given or {}).items()}
     dead: set[int] = set()
     last_reads: set[int] = set()
@@ -190,7 +190,7 @@ class _Teller:
 
     steps: int
     types: Mapping[str, str]
-    # The forward under way: its ends, and the level to which it writes the state that it leaves.
+    # The current forward: its ends, and the level to which it writes its final state.
     _forward: tuple[int, int, str | None] | None = None
     # A write that waits for the forward that leaves its state; the step whose tape has just been made.
     _write: Write | None = None
@@ -271,8 +271,8 @@ class _Teller:
     def _read(self, event: Read) -> Iterator[BridgeAction]:
         if not event.tape and self._left > self._reach.get((event.step, event.level), 0):
             raise OptionError(
-                f"checkpoint_schedules cannot go on from x{event.step} to x{self._left - 1}: when x{event.step} was "
-                f"stored, another checkpoint on that way was, too, which this plan gives up first"
+                f"checkpoint_schedules cannot advance from x{event.step} to x{self._left - 1}: another checkpoint "
+                f"between them was stored at the same time as x{event.step}, and this plan discards it first"
             )
         name = "Move" if event.last else "Copy"
         yield BridgeAction(name, (event.step, self.types[event.level], "WORK"))

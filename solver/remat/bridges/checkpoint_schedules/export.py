@@ -18,7 +18,7 @@ def to_checkpoint_schedules(plan: Result, *, storage: Mapping[str, str] | None =
     Parameters
     ----------
     plan : Result
-        Of an adjoint, from `remat.solve`.
+        The result of an adjoint, from `remat.solve`.
     storage : mapping of str to str, optional
         ``"RAM"`` or ``"DISK"`` for each level that the plan uses. Default: the first is RAM, the second DISK; one level
         alone is RAM, unless its name is disk.

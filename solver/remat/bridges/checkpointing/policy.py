@@ -60,16 +60,16 @@ class Verified:
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """A verified schedule of a chain, as far as policies matter.
+    """The properties of a verified schedule of a chain that matter for policies.
 
     Attributes
     ----------
     instance : ChainInstance
         In one unbounded memory.
     peak, makespan
-        Of the schedule, in the working memory.
+        Figures of the schedule, in the working memory.
     closest : Policy
-        What is resident at the loss stays; what lies between is recomputed together.
+        Keeps the values that are resident at the loss, and recomputes each range between them at once.
     losses : tuple of str
         Properties of the schedule that no policy has.
     """
@@ -96,7 +96,7 @@ class ChainPlan:
         return min(found, key=lambda one: (max(0, one.peak - self.peak), one.result.makespan or 0, one.peak))
 
     def compared(self, found: Verified) -> str:
-        """Return peak and time of a policy beside those of the schedule."""
+        """Return the peak and time of a policy, and those of the schedule."""
         units = self.instance.units.build()
         peaks = [format_size(size, units) for size in (found.peak, self.peak)]
         times = [format_time(time, units) for time in (found.result.makespan or 0, self.makespan)]

@@ -90,7 +90,7 @@ def _tasks(instance: DagInstance, graph: TaskGraph) -> tuple[list[_Task], str]:
         forward = task.phase == "forward"
         found.append(_Task(task.id, block, operator, reads, writes, forward, fixed))
     if not boundary or not any(task.operator for task in found):
-        why = "the instance has no task of phase `loss`, or no operators: it is no captured PyTorch step"
+        why = "the instance has no task of phase `loss`, or no operators: it is not a captured PyTorch step"
         raise OptionError(why, argument="as")
     return found, boundary
 
@@ -132,7 +132,7 @@ def _crossing(tasks: list[_Task]) -> set[str]:
 
 
 def _recomputed(tasks: list[_Task], boundary: str, saved: set[str]) -> dict[str, list[_Task]]:
-    """Return the tasks that each block runs again: up to the last that the backward reads, without those that save."""
+    """Return the tasks that each block recomputes: up to the last that the backward reads, without those that save."""
     late = [task.name for task in tasks].index(boundary)
     needed = {value for task in tasks[late:] for value in task.reads}
     again: dict[str, list[_Task]] = {}

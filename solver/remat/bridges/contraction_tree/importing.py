@@ -65,7 +65,7 @@ def import_tree(source: Source, *, name: str | None = None, entry_bytes: int | N
     Raises
     ------
     InstanceError
-        For a document that is no contraction, or whose path does not contract everything, with the path.
+        If the document is not a contraction, or its path is not complete; the message has the path.
     """
     given = read_source(source)
     for key in given:

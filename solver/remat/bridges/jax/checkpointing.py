@@ -99,7 +99,7 @@ class Checkpointed:
         shapes = tuple(shape_of(jax.typeof(flat[index])) for index in arrays)
         fixed = tuple((index, each) for index, each in enumerate(flat) if not _is_array(each))
         closed, outer = self._trace(flat, tree, arrays, shapes)
-        # What the function closes over may have changed since its last call.
+        # Variables of the function's closure may have changed since its last call.
         key = (tree, shapes, repr(fixed), str(closed))
         if key not in self._plans or closed.consts:
             self._plans[key] = (self._plan(closed), outer)
@@ -153,7 +153,7 @@ def checkpoint(
         Bytes, ``"8GB"``, or ``"70%"`` of the peak without recomputation. Arguments, gradients and results are not
         counted. Without one, the plan is the fastest.
     device : str
-        Whose rates give the times; of the shipped table.
+        Device of the shipped table whose rates give the times.
     host : float or str, optional
         Bandwidth to the host, such as ``"25GB/s"``: policies may then offload.
 

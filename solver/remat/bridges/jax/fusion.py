@@ -1,7 +1,7 @@
 """Operations become tasks: XLA computes pointwise operations where their results are read.
 
-A pointwise result is in memory only if an operation that fuses nothing reads it, if it is an output, if it depends on
-more than `MOST` values in memory, or if it has several readers and is costly. Reductions fuse their arguments.
+A pointwise result is in memory in four cases: an operation that fuses nothing reads it, it is an output, it depends on
+more than `MOST` values in memory, or it has several readers and is costly. Reductions fuse their arguments.
 """
 
 from __future__ import annotations

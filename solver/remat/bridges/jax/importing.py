@@ -18,14 +18,14 @@ from remat.messages import reason
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A task graph made of a function.
+    """A task graph imported from a function.
 
     Attributes
     ----------
     document : dict
         An instance of kind ``dag``, in nanoseconds and bytes.
     flops : int
-        Of forward and backward.
+        Operations of forward and backward.
     opaque : tuple of str
         Loops and conditions that are one task each.
     """
@@ -43,9 +43,9 @@ def import_factory(named: str, *, device: str = DEFAULT, name: str | None = None
     named : str
         ``module:function`` or ``path/to/file.py:function``.
     device : str
-        Of the shipped table.
+        A device of the shipped table.
     name : str, optional
-        Of the instance; default: that of the function.
+        Name of the instance; default: that of the function.
     """
     made = make(named, JaxError)
     match made:
@@ -74,7 +74,7 @@ def import_step(
     args, kwargs
         Arrays, or `jax.ShapeDtypeStruct`.
     device, name, source : str
-        Of the shipped table; of the instance; for its ``source``.
+        Device of the shipped table; name of the instance; text for its ``source``.
     """
     called = getattr(function, "__name__", type(function).__name__)
     given = dict(kwargs or {})

@@ -56,7 +56,7 @@ class Layers:
     stage : Stage
         Whose only equation is the scan.
     body : Stage
-        Of one layer.
+        The stage of one layer.
     part : Part
         Costs and options of one layer.
     """
@@ -115,7 +115,7 @@ class Layers:
     # --- execution ----------------------------------------------------------------------------------------------------
 
     def run(self, arguments: Sequence[Any], groups: Groups) -> list[Any]:
-        """Run the scan with its policies, and return what the stage writes."""
+        """Run the scan with its policies, and return the outputs of the stage."""
         eqn = self.stage.scan
         known = dict(zip(self.stage.reads, arguments, strict=True))
         consts, carry, rows = scan_parts(eqn, [value_of(each, known) for each in eqn.invars])

@@ -1,7 +1,7 @@
-"""What a part of the forward can save for its backward: the best sets of names, by a minimum cut for each trade-off.
+"""Sets of results that a part of the forward can save for its backward, by one minimum cut for each trade-off.
 
 A policy saves named results, and the backward recomputes from them, and from the inputs of the part, what it reads.
-The cut minimises `a * bytes saved + b * time recomputed`, so that the sets found are the lower hull of all sets.
+The cut minimises `a * bytes saved + b * time recomputed`, so the sets found are the lower hull of all sets.
 """
 
 from __future__ import annotations
@@ -219,14 +219,14 @@ class _Analysis:
 
     @cached_property
     def _ordered(self) -> list[Task]:
-        """The backward as XLA orders it at worst: what no gradient of an activation needs comes last."""
+        """The backward in XLA's worst order: tasks that no gradient of an activation needs come last."""
         early = needed_for(self.ends.flowing, self.backward)
         known = set(early)
         return [*early, *(task for task in self.backward if task not in known)]
 
     @cached_property
     def _invariant(self) -> int:
-        """Bytes of results that depend on nothing, such as masks: XLA computes them before the loop."""
+        """Bytes of results without inputs, such as masks: XLA computes them before the loop."""
         alone: set[int] = set()
         held: set[int] = set()
         for operation in self.program.operations:

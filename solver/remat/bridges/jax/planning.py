@@ -44,7 +44,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Stages that run forward again, together, before their backwards; what they contain applies then."""
+    """Stages that are recomputed together before their backwards, with their nested policies."""
 
     parts: tuple[Keep | Again, ...]
 
@@ -71,9 +71,9 @@ class Model:
     Parameters
     ----------
     closed : ClosedJaxpr
-        Of the forward.
+        The forward.
     device : str
-        Of the shipped table.
+        A device of the shipped table.
     link : float, optional
         Bytes per second to a host; None: there is no host.
     """
@@ -84,7 +84,7 @@ class Model:
         self.rates = rates_of(flatten(self.closed), device)
         self.cut: Cut = cut(self.closed.jaxpr)
         if not self.cut.stages:
-            raise JaxError("the function computes nothing")
+            raise JaxError("the function has no operations")
         self.known: dict[tuple[str, tuple[int, ...]], Part] = {}
         self.given = {*self.closed.jaxpr.invars, *self.closed.jaxpr.constvars}
         self.layers: dict[int, Layers] = {}
@@ -111,7 +111,7 @@ class Model:
         self.choices.append(_best(listed))
 
     def _part(self, stage: Stage) -> Part:
-        """Analyse a stage, once for all that are alike."""
+        """Analyse a stage; equal stages share one analysis."""
         avals = [shape_of(each.aval) for each in stage.reads]
 
         def run(*given: Any) -> list[Any]:
@@ -124,7 +124,7 @@ class Model:
         return self.known[key]
 
     def _hosted(self, option: Option) -> Option | None:
-        """Return the option that sends to the host what it saves: each transfer takes its time."""
+        """Return the option that offloads its saved values to the host, including transfer times."""
         if self.link is None or not option.names:
             return None
         away = round(2 * option.saved / self.link * 1e9)
@@ -179,7 +179,7 @@ class Model:
         return [value_of(each, known) for each in jaxpr.outvars]
 
     def _function(self, part: Keep | Again) -> _Function:
-        """Return a part as a function of what it reads, and what it reads and writes."""
+        """Return a part as a function of its inputs, with its inputs and outputs."""
         if isinstance(part, Keep):
             stage, index = self.cut.stages[part.stage], part.stage
             choice = self.choices[index][part.choice][0]
@@ -205,7 +205,7 @@ class Model:
 
 
 def _run(functions: Iterable[_Function], known: dict[Any, Any]) -> None:
-    """Call functions in order, each on known variables, and add what they write."""
+    """Call functions in order, each on known variables, and add their results."""
     for function, reads, writes in functions:
         known.update(zip(writes, function(*(known[each] for each in reads)), strict=True))
 
@@ -218,7 +218,7 @@ def _best(listed: list[tuple[Option | Groups, Costs]]) -> list[tuple[Option | Gr
         if not any(other.saved <= cost.saved and other.saved + other.workspace <= whole for _, other in found):
             found.append((choice, cost))
     step = -(-len(found) // MOST)
-    return [*found[:-1:step], found[-1]]  # the last one needs the least memory
+    return [*found[:-1:step], found[-1]]  # the last one needs the smallest memory
 
 
 def tree_of(runs: Sequence[str]) -> tuple[Keep | Again, ...]:

@@ -114,7 +114,7 @@ POINTWISE = COSTLY | frozenset(
 
 
 def scan_parts(eqn: Any, values: Sequence[Given]) -> tuple[Sequence[Given], Sequence[Given], Sequence[Given]]:
-    """Return what is given for a scan's constants, for what it carries, and for the arrays that it goes through."""
+    """Return the arguments of a scan: its constants, its carried values, and the arrays over which it iterates."""
     fixed = eqn.params["num_consts"]
     first = fixed + eqn.params["num_carry"]
     return values[:fixed], values[fixed:first], values[first:]

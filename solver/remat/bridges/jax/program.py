@@ -11,7 +11,7 @@ from remat.bridges.jax.primitives import CALLS, POINTWISE, VIEWS, flops, is_redu
 from remat.bridges.jax.shim import core
 
 Held = int | tuple["Held", ...]
-"""What a variable is: a value, or what each iteration of a loop that stacks them adds."""
+"""The contents of a variable: a value, or the values that each iteration adds in a loop that stacks them."""
 
 
 @dataclass(frozen=True, slots=True)

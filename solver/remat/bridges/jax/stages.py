@@ -1,4 +1,4 @@
-"""A forward is cut into stages where one value passes; a scan over layers is a stage of its own."""
+"""Cut a forward into stages at points that a single value crosses; each scan over layers is a separate stage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stage:
     equations : tuple of JaxprEqn
         One, if it is a scan.
     reads, writes : tuple of Var
-        Of other stages.
+        Variables of other stages.
     passing : frozenset of Var
         What is in memory after it, and not throughout.
     """
@@ -47,7 +47,7 @@ class Stage:
         return {variable: f"remat.{index}" for index, variable in enumerate(results)}
 
     def run(self, arguments: Sequence[Any], names: Collection[str] | None = None) -> list[Any]:
-        """Run the stage on what it reads; results whose names are in `names` (None: all) get them."""
+        """Run the stage on its inputs; results in `names` (None: all) get their names."""
         known = dict(zip(self.reads, arguments, strict=True))
         given = {variable: name for variable, name in self.labels().items() if names is None or name in names}
         for eqn in self.equations:

@@ -14,14 +14,14 @@ from remat.errors import InstanceError
 from remat.generate.sparse.pattern import IntArray, Pattern, pattern_of
 
 LARGEST_FILE = 4 * 2**30
-"""Most bytes of a matrix, after decompression, that are read."""
+"""Maximum number of bytes to read from a matrix, after decompression."""
 
 LARGEST_ORDER = 10_000_000
 FEW_ROWS = 20_000
-"""Rows that a matrix may have, whatever it has in them; one with more has an entry for every eight of them."""
+"""Number of rows that every matrix may have; larger matrices need at least one entry for eight rows."""
 
 TOGETHER = 2**20
-"""Bytes that are taken apart together."""
+"""Number of bytes that are parsed together."""
 
 FIELDS = ("real", "integer", "pattern", "double")
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -68,7 +68,7 @@ class _Head(NamedTuple):
 
 
 def _entries(data: bytes, head: _Head) -> tuple[IntArray, IntArray]:
-    """Return the rows and columns of all entries, from 0; `ValueError` for anything else than a line for each."""
+    """Return the rows and columns of all entries, from 0; `ValueError` unless each entry has one line."""
     rows, columns = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     count, begin = 0, head.begin
     while begin < len(data):

@@ -47,7 +47,7 @@ def read_snapshot(path: str, device: int | None = None) -> Allocations:
     Raises
     ------
     InstanceError
-        For what is no snapshot with a history; a pickle that asks for a class is refused, and nothing runs.
+        If the file is not a snapshot with a history; a pickle that refers to a class is refused without running code.
     OptionError
         For a device that the snapshot does not have.
     """
@@ -55,7 +55,7 @@ def read_snapshot(path: str, device: int | None = None) -> Allocations:
     snapshot = _unpickled(name, data)
     del data
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
-        raise InstanceError(f"{name}: no snapshot of PyTorch's allocator: there are no device_traces")
+        raise InstanceError(f"{name}: not a snapshot of PyTorch's allocator: device_traces is missing")
     traces = snapshot["device_traces"]
     number = _device(traces, device, name)
     return _allocations(name, traces[number], _there(snapshot, number))

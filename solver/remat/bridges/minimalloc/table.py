@@ -40,7 +40,7 @@ def read_table(text: str) -> Table:
     Raises
     ------
     InstanceError
-        Naming the line, and the column that is missing or is no whole number.
+        Naming the line, and the column that is missing or is not a whole number.
     """
     reader = csv.reader(io.StringIO(text))
     given = [name.strip() for name in next(reader, [])]
@@ -48,7 +48,7 @@ def read_table(text: str) -> Table:
     for name in COLUMNS:
         if head.count(name) != 1:
             found = f"the head is {','.join(given)[:80]!r}" if head else "the file is empty"
-            raise InstanceError(f"column {name!r} is missing, or is there twice; {found}")
+            raise InstanceError(f"column {name!r} is missing or listed twice; {found}")
     place = {name: head.index(name) for name in head}
     closed = given[place["upper"]] == "end"
     wanted = [*COLUMNS[1:], *(name for name in ("offset", "alignment") if name in place)]
@@ -76,7 +76,7 @@ def read_table(text: str) -> Table:
 
 def _whole(cell: str, name: str, line: int) -> int:
     if not (cell.isascii() and cell.isdecimal()) or len(cell) > DIGITS or int(cell) > LARGEST_SIZE:
-        raise InstanceError(f"line {line}: {name} {cell[:40]!r} is no whole number up to 2^62")
+        raise InstanceError(f"line {line}: {name} {cell[:40]!r} is not a whole number up to 2^62")
     return int(cell)
 
 

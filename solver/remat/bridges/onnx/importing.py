@@ -24,16 +24,16 @@ TYPES = {2: "fp16", 4: "fp32"}
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A task graph made of a model.
+    """A task graph imported from a model.
 
     Attributes
     ----------
     document : dict
         An instance of kind ``dag``, in microseconds and bytes.
     flops : int
-        Of a forward.
+        Operations of a forward.
     unknown : tuple of str
-        Tensors of unknown shape that nothing reads, which are left out.
+        Unused tensors of unknown shape, which are left out.
     """
 
     document: dict[str, Any]
@@ -67,7 +67,7 @@ def import_graph(
     training : bool
         Whether a loss on the outputs and the backwards follow, with gradients of all parameters.
     device : str
-        Of the shipped table.
+        A device of the shipped table.
     name : str, optional
         Default: the graph's.
 
@@ -199,11 +199,11 @@ class _Importer:
         for name in reads:
             if name not in self.sizes:
                 self._size(name, f"which {node} reads")
-                raise InstanceError(f"{self.file}: {node} reads {brief(name)}, which nothing makes before")
+                raise InstanceError(f"{self.file}: {node} reads {brief(name)}, which no earlier node writes")
         outputs = [name for name in node.outputs if name]
         for name in outputs:
             if name in self.sizes or name in self.alias or name in self.constant:
-                raise InstanceError(f"{self.file}: {node} makes {brief(name)}, which is there already")
+                raise InstanceError(f"{self.file}: {node} makes {brief(name)}, which already exists")
         passing = node.operator in VIEWS or (node.operator == "Dropout" and not self.training)
         if passing and given and given[0] not in self.constant:
             self.alias[outputs[0]] = given[0]

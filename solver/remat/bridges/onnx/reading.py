@@ -34,7 +34,7 @@ def read_model(path: str, dimensions: Mapping[str, int] | None = None) -> Graph:
     MissingExtraError
         Without the package onnx.
     InstanceError
-        For what is no ONNX model, or has control flow; the message has the node.
+        If the file is not an ONNX model or has control flow; the message has the node.
     OptionError
         For a dimension that the model does not have.
     """
@@ -56,7 +56,7 @@ def read_model(path: str, dimensions: Mapping[str, int] | None = None) -> Graph:
             model = inliner.inline_local_functions(model)
         model.ir_version = max(model.ir_version, 4)  # before, inference ignores initializers that are no inputs
         model = inference.infer_shapes(model, check_type=False, strict_mode=True, data_prop=True)
-    except Exception as error:  # whatever inference finds wrong
+    except Exception as error:  # any error of shape inference
         raise InstanceError(f"{file}: shapes cannot be inferred: {error}") from None
     return _graph(model, file)
 
@@ -108,7 +108,7 @@ def _graph(model: Any, file: str) -> Graph:
 def _tensor(value: Any, file: str) -> Tensor:
     kind = value.type.WhichOneof("value")
     if kind is not None and kind != "tensor_type":
-        raise InstanceError(f"{file}: {brief(value.name)} is no tensor ({kind})")
+        raise InstanceError(f"{file}: {brief(value.name)} is not a tensor ({kind})")
     given = value.type.tensor_type
     shape: tuple[int, ...] | None = None
     if given.HasField("shape") and all(each.HasField("dim_value") for each in given.shape.dim):

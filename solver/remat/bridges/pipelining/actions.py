@@ -71,7 +71,7 @@ class Overlap:
 
 
 Cell = Action | Overlap | None
-"""What stands in a cell; None: idle time."""
+"""Contents of a cell; None: idle time."""
 
 Rows = tuple[tuple[Cell, ...], ...]
 """One row a rank."""
@@ -148,7 +148,7 @@ def _read_cell(text: str, name: str, place: Place) -> Cell:
         return _read_action(text, text, name, place)
     first, second = (_read_action(part.strip(), text, name, place) for part in pair.groups())
     if first.kind not in COMPUTING or second.kind not in COMPUTING:
-        raise InstanceError(f"{name}: {place}: {text!r}: a forward and a backward overlap, nothing else")
+        raise InstanceError(f"{name}: {place}: {text!r}: only a forward and a backward can overlap")
     return Overlap(first, second)
 
 
@@ -157,7 +157,7 @@ def _read_action(text: str, cell: str, name: str, place: Place) -> Action:
     if found is None:
         known = ", ".join(kind.value for kind in Kind)
         raise InstanceError(
-            f"{name}: {place}: {brief(cell)} is no action such as 0F0 (stage, one of {known}, micro-batch)"
+            f"{name}: {place}: {brief(cell)} is not an action such as 0F0 (stage, one of {known}, micro-batch)"
         )
     kind = Kind(found[2])
     if kind in OF_STAGES and found[3] is not None:

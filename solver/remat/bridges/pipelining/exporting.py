@@ -20,7 +20,7 @@ Transfers = Literal["none", "grouped", "single"]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A CSV schedule, and notes on what it does not say."""
+    """A CSV schedule, and notes on the properties that it does not express."""
 
     rows: Rows
     notes: tuple[str, ...]
@@ -45,10 +45,10 @@ def export_csv(examined: Examined, *, transfers: Transfers = "none") -> Exported
     """
     if not examined.report.ok:
         named = ", ".join(sorted({violation.rule for violation in examined.report.violations}))
-        raise OptionError(f"the schedule breaks rules ({named}); there is nothing to export")
+        raise OptionError(f"the schedule breaks rules ({named}), so it is not exported")
     orders = examined.orders
     if orders is None:
-        raise OptionError("a CSV is made of a pipeline's orders, and the schedule lists steps")
+        raise OptionError("a CSV needs the orders of a pipeline, and the schedule lists steps")
     largest = orders.largest_group
     orders, left = of_firsts(orders)
     layout = check_layout(rows_of(orders))
@@ -82,12 +82,12 @@ def _notes(orders: Orders, layout: Layout, devices: list[str], largest: int) -> 
         yield f"up to {largest} devices run a stage together: a row is of the first of them, the others have the same"
     if len(layout.copies) > 1:
         own = ", ".join(f"{stages[0]} to {stages[-1]}" for stages in layout.copies[:8])
-        yield f"the model is there {len(layout.copies)} times, as stages {own}; PyTorch knows one copy"
+        yield f"the orders have {len(layout.copies)} copies of the model, as stages {own}; PyTorch supports one"
     if any(stage.recompute for stage in orders.stages):
-        yield "a CSV does not say which layers a stage recomputes, and runs nothing again: the stages have to do so"
+        yield "a CSV cannot express recomputation: the stages must recompute their layers themselves"
     uneven = first_uneven(orders)
     if uneven is not None:
         yield (
-            f"a CSV does not say which layers a stage holds; these are not even parts (stage {uneven.stage} on "
-            f"{devices[orders.stages[uneven.stage].device]} has {uneven.has} of them, not {uneven.even})"
+            f"a CSV cannot express the layers of a stage, and these stages are not equal parts (stage {uneven.stage} "
+            f"on {devices[orders.stages[uneven.stage].device]} has {uneven.has} of them, not {uneven.even})"
         )

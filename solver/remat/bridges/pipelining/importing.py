@@ -145,7 +145,7 @@ def _check_halves(layout: Layout, instance: PipelineInstance, name: str) -> None
     if found is not None:
         place, action = found
         raise InstanceError(
-            f"{name}: {place}: {action} is half a backward, and the times of stage {action.stage} know no halves; "
+            f"{name}: {place}: {action} is half a backward, but the times of stage {action.stage} know no halves; "
             "give it I and W instead of B"
         )
 

@@ -60,7 +60,7 @@ class Layout:
 
     @cached_property
     def overlaps(self) -> int:
-        """Number of cells with two operations at once."""
+        """Number of cells with two simultaneous operations."""
         return sum(isinstance(cell, Overlap) for cells in self.rows for cell in cells)
 
     def transfers_of(self, action: Action) -> tuple[Action | None, Action | None]:
@@ -110,7 +110,7 @@ def check_layout(rows: Rows, name: str = "the schedule") -> Layout:
 
 
 def _places(rows: Rows) -> tuple[tuple[int, ...], dict[Action, tuple[int, Place]]]:
-    """Return the row of each stage; the number and the place of each action that stands once."""
+    """Return the row of each stage, and the number and place of each action that occurs once."""
     home: dict[int, int] = {}
     at: dict[Action, tuple[int, Place]] = {}
     computing: set[int] = set()
@@ -129,7 +129,7 @@ def _places(rows: Rows) -> tuple[tuple[int, ...], dict[Action, tuple[int, Place]
         raise InstanceError("no row has an operation such as 0F0")
     for number, stage in enumerate(sorted(home)):
         if number != stage or stage not in computing:
-            raise InstanceError(f"no operation of stage {number}, and there is a stage {max(home)}")
+            raise InstanceError(f"stage {number} has no operations, but stage {max(home)} has")
     return tuple(home[stage] for stage in range(len(home))), at
 
 
@@ -152,15 +152,15 @@ def _check_operations(home: tuple[int, ...], at: dict[Action, tuple[int, Place]]
         elif action.kind is Kind.BACKWARD:
             if half in at or weight in at:
                 raise InstanceError(
-                    f"{place}: {action} is a whole backward, and there is {half} or {weight}, too "
-                    "(older files say B for I)"
+                    f"{place}: {action} is a whole backward, but the CSV also has {half} or {weight} "
+                    "(older files use B for I)"
                 )
         elif (other := weight if action.kind is Kind.INPUT else half) not in at:
-            raise InstanceError(f"{place}: {action} is half a backward, and there is no {other}")
+            raise InstanceError(f"{place}: {action} is half a backward without {other}")
     known = {batch for own in ran for batch in own}
     for number, batch in enumerate(sorted(known)):
         if number != batch:
-            raise InstanceError(f"no operation of micro-batch {number}, and there is a micro-batch {max(known)}")
+            raise InstanceError(f"micro-batch {number} has no operations, but micro-batch {max(known)} has")
     return ran
 
 
@@ -215,5 +215,5 @@ def _why_not(layout: Layout, transfer: Action) -> str:
     if other is None:
         return f"stage {transfer.stage} is the {'last' if _ENDS[transfer.kind] > 0 else 'first'} one"
     if layout.home[other] == layout.home[transfer.stage]:
-        return f"stages {transfer.stage} and {other} are in the same row, and nothing is sent"
+        return f"stages {transfer.stage} and {other} are in the same row, so no transfer is needed"
     return f"stage {transfer.stage} does not run micro-batch {transfer.batch}"

@@ -22,10 +22,10 @@ def even_cuts(layers: int, parts: int) -> list[int]:
 
 
 def orders_of(layout: Layout, instance: PipelineInstance, devices: int) -> Orders:
-    """Return a CSV schedule as orders: row r on device r, the instance's layers in even parts.
+    """Return a CSV schedule as orders: row r on device r, the instance's layers split evenly.
 
-    Transfers, and actions on parameters, are left out. A forward and a backward at once stay a pair, whichever is named
-    first; of two others at once the first goes first.
+    Transfers, and actions on parameters, are left out. A simultaneous forward and backward become a pair, in either
+    order; other simultaneous operations run in the order of the cell.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def orders_of(layout: Layout, instance: PipelineInstance, devices: int) -> Order
 
 
 def pair_of(cell: Cell) -> tuple[Action, Action] | None:
-    """Return the forward and the backward of a cell that runs both at once; None of any other cell."""
+    """Return the forward and the backward of a cell that runs both simultaneously; None for other cells."""
     if not isinstance(cell, Overlap):
         return None
     for one, other in ((cell.first, cell.second), (cell.second, cell.first)):
@@ -97,13 +97,13 @@ def notes_on(layout: Layout, instance: PipelineInstance) -> Iterator[str]:
     """Return notes on differences between the orders for an instance and the CSV."""
     depth, layers = max(map(len, layout.copies)), instance.length
     if layers != depth:
-        yield f"the CSV does not say which layers its stages hold: {layers} layers are cut in {depth} even parts"
+        yield f"the CSV does not assign layers to stages: {layers} layers are divided into {depth} equal parts"
     pairs = sum(pair_of(cell) is not None for cells in layout.rows for cell in cells)
     for count, why in (
         (layout.overlaps - pairs, "no forward and backward: they are read as one after the other"),
         (
             0 if any(layer.paired_time is not None for layer in instance.layers) else pairs,
-            "no layer gives a paired_time: they take as long as one after the other",
+            "no layer gives a paired_time: a pair takes as long as its operations one after the other",
         ),
     ):
         if count:

@@ -142,7 +142,7 @@ def _shortest_cycle(waits: dict[int, dict[int, Action]]) -> tuple[Blocked, ...]:
                 path.append(came[path[-1]])
             if not best or len(path) < len(best):
                 best = path[::-1]
-    assert best, "whoever is stuck waits for somebody who is"
+    assert best, "each blocked device waits for another blocked device"
     return tuple(Blocked(rank, waits[rank][best[(k + 1) % len(best)]]) for k, rank in enumerate(best))
 
 

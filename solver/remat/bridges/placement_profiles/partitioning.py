@@ -38,7 +38,7 @@ HOST, CPU, ACCELERATOR = "host", "cpu", "accelerator"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A stream made of a profile.
+    """A stream imported from a profile.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ def import_partitioning(
     Returns
     -------
     Imported
-        Of kind ``dag`` with a `stream`, times in ms, sizes in bytes. Each colour class is an input in one memory that
-        all its nodes read. It has their bytes and keeps them together.
+        An instance of kind ``dag`` with a `stream`, times in ms, sizes in bytes. Each colour class is an input in one
+        memory that all its nodes read. It has their bytes and keeps them together.
 
     Raises
     ------
@@ -228,8 +228,8 @@ class _Outputs:
         notes = []
         if others:
             notes.append(
-                f"the bytes of {others} of {len(cost)} outputs are those of their time at {bandwidth:.10g} bytes/ms, "
-                f"not those beside it; times are exact within {worst:.2g} ms"
+                f"the bytes of {others} of {len(cost)} outputs follow from their time at {bandwidth:.10g} bytes/ms, "
+                f"not from the profile's bytes; times are exact within {worst:.2g} ms"
             )
         return _Outputs(bytes_, read, bandwidth), tuple(notes)
 
@@ -308,14 +308,14 @@ def import_split(imported: Imported, source: Source) -> ImportedSplit:
                 if type(node) is not int or node not in imported.names:
                     raise InstanceError(f"no node {brief(node)}", path)
                 if node in homes:
-                    raise InstanceError(f"node {node} stands there twice", path)
+                    raise InstanceError(f"node {node} is listed twice", path)
                 homes[node] = own[place]
     of_class = {imported.colours[node]: home for node, home in homes.items()}
     everywhere = [-1] * len(samples.graph.tasks)
     for node, task in imported.names.items():
         home = homes.get(node, of_class.get(imported.colours[node]))
         if home is None:
-            raise InstanceError(f"node {node}, and its colour class, stand nowhere", "$")
+            raise InstanceError(f"node {node} and its colour class are on no device", "$")
         everywhere[samples.graph.task(task)] = home
     try:
         placed = place_stream(samples.graph, machine, [everywhere])
@@ -326,8 +326,8 @@ def import_split(imported: Imported, source: Source) -> ImportedSplit:
     if placed.pattern.period > least.pattern.period:
         verb = "fits" if placed.fits else "does not fit even"
         notes.append(
-            f"the busiest device of the split is busy for {least.pattern.period:.10g} ms a sample; what passes, beside "
-            f"what lies there, {verb} at a period of {placed.pattern.period:.10g} ms"
+            f"the busiest device of the split is busy for {least.pattern.period:.10g} ms per sample; its memory, with "
+            f"the values in flight, {verb} at a period of {placed.pattern.period:.10g} ms"
         )
     about = {"instance": {"name": instance.name, "digest": digest(instance)}}
     document = {"schema": "remat.schedule/2"} | about | placed.pattern.to_document(machine)

@@ -50,7 +50,7 @@ class Chosen:
     bandwidth : str or None
         Between any two devices; None: from the profile.
     micro_batches : int
-        Of one sample each.
+        Number of micro-batches, of one sample each.
     forward_share : float
         Share of the forward in a layer's time.
     way : str
@@ -161,12 +161,14 @@ def _order(nodes: Any, reads: dict[int, list[int]]) -> list[int]:
     last = [own for own in found if not following[own]]
     if last != found[-1:]:
         own = next(own for own in last if own != found[-1])
-        raise InstanceError(f"nobody reads node {own}, nor node {found[-1]}: one of them is the last layer", "$.edges")
+        raise InstanceError(
+            f"nodes {own} and {found[-1]} have no reader, but only the last layer may have none", "$.edges"
+        )
     return found
 
 
 def _works(index: int, entry: dict[str, Any], output: int, chosen: Chosen) -> dict[str, Any]:
-    """Return the figures of several devices that run a node together; none where parameters change meanwhile."""
+    """Return the figures of several devices that run a node together; empty unless `weights` is ``flush``."""
     degrees = entry["TMPCs"]
     listed_ = degrees if chosen.tensor is None else map(str, chosen.tensor)
     wanted = [degree for degree in listed_ if degree != "1" and degree in degrees]
@@ -175,7 +177,7 @@ def _works(index: int, entry: dict[str, Any], output: int, chosen: Chosen) -> di
         path = f"$.nodes[{index}].TMPCs.{elided(degree, 20)}"
         ways = degrees[degree]
         if not isinstance(ways, list):
-            raise InstanceError("expected a list of ways to run it on so many devices", path)
+            raise InstanceError("expected a list of execution variants for this number of devices", path)
         for place, way in enumerate(ways):
             if isinstance(way, dict) and way.get("id") == chosen.way:
                 found[degree] = _work(way, f"{path}[{place}]", output, chosen)
@@ -187,11 +189,11 @@ def _layer(index: int, entry: dict[str, Any], own: int, output: int, chosen: Cho
     degrees = entry.get("TMPCs")
     ways = degrees.get("1") if isinstance(degrees, dict) else None
     if not isinstance(ways, list) or not ways:
-        raise InstanceError("expected a list of ways to run it on one device", f"{path}.1")
+        raise InstanceError("expected a list of execution variants for one device", f"{path}.1")
     place = next((k for k, way in enumerate(ways) if isinstance(way, dict) and way.get("id") == chosen.way), None)
     if place is None:
         known = ", ".join(str(way.get("id")) for way in ways if isinstance(way, dict))
-        raise InstanceError(f"no way {chosen.way!r}; there is {known}", f"{path}.1")
+        raise InstanceError(f"unknown variant {chosen.way!r}; the node has {known}", f"{path}.1")
     together = _works(index, entry, output, chosen)
     return {
         "name": f"{text(entry, 'name', f'$.nodes[{index}]') or 'layer'}{own}",

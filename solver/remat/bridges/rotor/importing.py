@@ -1,8 +1,8 @@
 """Chains of rotor: for each stage times of forward and backward, sizes of its input and of what it saves, workspaces.
 
-The text is what ``print(chain)`` writes: a list of (forward time, backward time, size of the input of the stage, bytes
-saved before it, workspaces of forward and backward), the last entry being that of the loss, without a forward. It may
-be JSON. What rotor counts as saved includes the output of the stage; here it does not.
+The text is the output of rotor's ``print(chain)``, or JSON. It is a list of (forward time, backward time, size of the
+stage's input, bytes saved before it, workspaces of forward and backward). The last entry is the loss, which has no
+forward. Rotor's saved bytes include the output of the stage; those of an instance do not.
 """
 
 from __future__ import annotations
@@ -110,5 +110,5 @@ def _number(value: Any, is_time: bool, where: str) -> Number:
     except QuantityError as error:
         raise InstanceError(f"{where}: {error}") from None
     if not is_time and found != int(found):
-        raise InstanceError(f"{where}: {found} is no whole number of bytes")
+        raise InstanceError(f"{where}: {found} is not a whole number of bytes")
     return found if is_time else int(found)

@@ -168,8 +168,8 @@ class Backend:
             elif last and not self.warned:
                 self.warned = True
                 warnings.warn(
-                    "a step of the sharded module was not one forward and its backward: as long as no such step is "
-                    "seen, each graph runs with its smallest peak",
+                    "a step of the sharded module was not one forward and its backward: until such a step runs, each "
+                    "graph runs with its smallest peak",
                     stacklevel=4,
                 )
         if last and self._one() and tuple(call.name for call in last) not in self.step.known:
@@ -214,7 +214,7 @@ class Backend:
         return plan, runs, runs
 
     def _least(self, call: Call, *, check: bool = True) -> Runs:
-        """Return the order of a call with the smallest peak, which has to fit beside what earlier graphs hold."""
+        """Return the order of a call with the smallest peak; it must fit into memory together with earlier graphs."""
         orders = call.orders
         if call.key not in orders.least:
             orders.least[call.key] = least_of(call.captured, orders.choices)
@@ -269,10 +269,10 @@ class Backend:
         return compiled
 
     def _plan_of_sizes(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
-        """Plan a graph of certain sizes.
+        """Plan a graph for specific sizes.
 
-        A share of the peak is that of the largest sizes so far. Where sizes are not fixed, an order that is known and
-        holds the budget is taken.
+        A relative budget refers to the peak of the largest sizes yet. If sizes are not fixed, the function prefers a
+        known order that fits the budget.
         """
         share = share_of(choices.budget)
         if share is None and captured.symbols is None:
@@ -298,12 +298,12 @@ class Backend:
         return plan
 
     def _warn(self, captured: Captured) -> None:
-        """Say once that new sizes needed a plan of their own."""
+        """Warn once that new sizes needed a separate plan."""
         self.warned = True
         inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
         shapes = [list(held.shape) for held in inputs if held is not None]
         warnings.warn(
-            f"with inputs of {', '.join(map(str, shapes[:3]))} no known order of the operators holds the budget, and a "
+            f"with inputs of {', '.join(map(str, shapes[:3]))} no known order of the operators fits the budget, so a "
             "new one is planned; call the module with the largest sizes first to plan once",
             stacklevel=2,
         )
@@ -358,7 +358,7 @@ def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:
     found: list[Source] = []
     for tensor, source in zip(inputs, sources_of(module, (), inputs), strict=True):
         found.append(Source("input") if source.kind == "constant" else source)
-        if hasattr(tensor, "device_mesh"):  # its mesh is an input of its own
+        if hasattr(tensor, "device_mesh"):  # its mesh is a separate input
             found.append(Source(OPAQUE))
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""Named blocks of a module that are called one after the other, run apart from PyTorch's own graph of the step."""
+"""Named blocks of a module that are called one after the other, executed outside of PyTorch's graph of the step."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def find_blocks(module: Any, patterns: str | Sequence[str]) -> tuple[Block, ...]
     for name in found:
         outer = next((other for other in found if name.startswith(f"{other}.")), None)
         if outer is not None:
-            raise TorchError(f"block {name} lies inside block {outer}; blocks follow one another")
+            raise TorchError(f"block {name} is inside of block {outer}; blocks must not overlap")
     return tuple(Block(name, part) for name, part in found.items())
 
 
@@ -98,7 +98,7 @@ class Call:
     runs: int = 0
 
     def returned(self, tensor: Any) -> Any:
-        """Return what the block returned, with another tensor in place of its own."""
+        """Return the block's result with its tensor replaced by another one."""
         leaves = list(self.leaves_out)
         leaves[self.place_out] = tensor
         return pytree.tree_unflatten(leaves, self.form_out)
@@ -106,7 +106,7 @@ class Call:
 
 @dataclass
 class Saved:
-    """What a saving forward leaves for the backward: the graph between `leaf` and `edge`; no edge without gradients."""
+    """The graph of a saving forward between `leaf` and `edge`, for the backward; no edge without gradients."""
 
     leaf: Any
     edge: Any
@@ -117,7 +117,7 @@ class Saved:
 
 
 class BlockRunner:
-    """Runs the blocks of a forward, each as often as asked, as if each had run once.
+    """Runs the blocks of a forward, each any number of times, with the effects of a single run.
 
     A rerun draws the random numbers of the first run, under its autocast, and updates no running statistics.
     """
@@ -128,7 +128,7 @@ class BlockRunner:
         self.calls: list[Call | None] = [None] * len(blocks)
 
     def enter(self, index: int, args: Any, kwargs: Any, before: Any) -> Any:
-        """Note the call of a block and return its tensor: what the block before returned, or the first block's input.
+        """Record the call of a block and return its input: the result of the previous block, or the first input.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class BlockRunner:
 
     @staticmethod
     def _in_place(block: Block) -> TorchError:
-        return TorchError(f"block {block.name} writes into its input, so it cannot run again; make it not in-place")
+        return TorchError(f"block {block.name} writes into its input, so it cannot be recomputed; make it not in-place")
 
     def _tensor_of(self, call: Call, block: Block, returned: Any) -> Any:
         leaves, form = pytree.tree_flatten(returned)

@@ -1,4 +1,4 @@
-"""What PyTorch's caching allocator reserves for a plan, as the allocator model `caching` predicts."""
+"""The memory that PyTorch's caching allocator reserves for a plan, as the allocator model `caching` predicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from remat.solving.questions.layout import layout
 from remat.solving.result import Result
 
 NO_CACHE = "cpu"
-"""Devices of this type free memory at once."""
+"""Devices of this type free memory immediately."""
 
 
 def reserved_bytes(result: Result, device: str) -> int:

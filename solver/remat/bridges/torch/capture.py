@@ -38,11 +38,11 @@ class Source:
     kind : str
         ``parameter``, ``buffer``, ``input`` or ``constant``.
     name : str
-        Of a parameter or buffer, as `named_parameters` names it.
+        For a parameter or buffer: its name in `named_parameters`.
     leaf : int
-        Of an input: its place among the leaves of the arguments.
+        For an input: its index among the leaves of the arguments.
     tensor : tensor
-        Of a constant, such as a tensor that is an attribute and no buffer.
+        For a constant: the tensor, for example an attribute that is not a buffer.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Captured:
     sources : tuple of Source
         One for each input of the joint graph; empty where only PyTorch knows.
     symbols : Symbols or None
-        Of a graph whose sizes are not fixed: its recording is that for one set of sizes, and `at` returns others.
+        For a graph whose sizes are not fixed: its recording is that for one set of sizes, and `at` returns others.
     target : str
         The type of the device that the step is for; empty for that of the inputs.
     tensors : list of tensors or None
@@ -78,7 +78,7 @@ class Captured:
     fusion: Fusion | None = None
     """The groups that Inductor will compile, for plans that it executes; otherwise each operator is a task."""
     reference: Sequence[str] | None = None
-    """Tasks in the order of Inductor's own partition, which stands for a plan without recomputation."""
+    """Tasks in the order of Inductor's partition, which serves as the plan without recomputation."""
     others: Callable[[], list[list[str]]] | None = None
     """Makes the orders of Inductor's partitions at smaller budgets: a plan is never slower than one that fits."""
 
@@ -315,11 +315,11 @@ UNLIMITED = 1 << 30
 
 @contextmanager
 def dynamo_settings(*, whole: bool = True, buckets: bool = True) -> Iterator[None]:
-    """Let Dynamo trace as much as it can; numbers and sizes that depend on data only if it is to be one graph.
+    """Let Dynamo trace as much as possible; with `whole`, also numbers and sizes that depend on data.
 
-    It ignores logging calls, which would break the graph, and traces recurrent layers and sizes that depend on data. A
-    module may have any number of graphs, each for shapes of its own. With `buckets`, PyTorch splits what
-    `DistributedDataParallel` calls at the buckets of its gradients.
+    Dynamo ignores logging calls, which would break the graph, and traces recurrent layers. A module may have any number
+    of graphs, each for specific shapes. With `buckets`, PyTorch splits the module in `DistributedDataParallel` at the
+    buckets of its gradients.
     """
     config: Any = import_module("torch._dynamo.config")
     with config.patch(

@@ -233,7 +233,7 @@ class _Bytes(_Measured):
             return {name: buffer.clone() for name, buffer in self.runner.blocks[index].module.named_buffers()}
 
     def _check_buffers(self, index: int, before: Mapping[str, Any]) -> None:
-        """Refuse a block that writes buffers when it runs again."""
+        """Refuse a block that writes buffers when it is recomputed."""
         block = self.runner.blocks[index]
         with unseen():
             for name, buffer in block.module.named_buffers():
@@ -246,9 +246,9 @@ class _Bytes(_Measured):
     def document(self, names: Sequence[str], timed: Sequence[_Times], host: BlockHost | None = None) -> dict[str, Any]:
         """Return sizes, and times of other steps, as part of an instance document.
 
-        A task that drops what it reads may write over it (`in_place`), so the workspace of a run is what it needs
-        beyond the larger one of what is there before and after it. Gradients of parameters count with those of
-        activations, from the backward that makes them, unless they leave for a host.
+        A task that drops its inputs may overwrite them (`in_place`). The workspace of a run is therefore its peak
+        minus the larger of the bytes that are resident before and after it. Gradients of parameters count together
+        with those of activations, from the backward that writes them, unless they are sent to a host.
         """
         count = len(self.stages)
         held = [self.arrived - self.last_gradient] * (count + 1)
@@ -269,7 +269,7 @@ class _Bytes(_Measured):
             after += given if index and self.stages[index - 1].reads_output else 0
             weight = of_host[index].get("parameter_size", 0)
             least = max(before + weight, after + leaving[index]) - weight
-            forward = 0 if weight else max(given, stage.output) - given  # nothing is written over parameters
+            forward = 0 if weight else max(given, stage.output) - given  # parameters are not overwritten
             top = before + stage.backward_above
             if index == 0:
                 top = max(top, head_peak)

@@ -49,17 +49,17 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     module : torch.nn.Module
         Returns the loss. Parameters, buffers and submodules are shared with what is returned.
     schedule : remat.Result, path or dict
-        Of the module's `remat.torch.chain`.
+        A schedule of the module's `remat.torch.chain`.
     blocks : str or sequence of str
         As for `remat.torch.chain`.
     optimizer : HostOptimizer, optional
-        Of `remat.torch.host_optimizer`, for a `remat.Result` whose parameters are at a host. From then on, the blocks
-        have their parameters on the device only while the schedule says so.
+        A result of `remat.torch.host_optimizer`, for a `remat.Result` whose parameters are at a host. From then on, the
+        blocks have their parameters on the device only while the schedule says so.
 
     Returns
     -------
     torch.nn.Module
-        Of the module's own class, with the same keys in its `state_dict`.
+        An object of the module's class, with the same keys in its `state_dict`.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     Notes
     -----
     A rerun repeats the random numbers and the autocast of a block's first run, and updates no running statistics. Hooks
-    of a block's submodules run again with it, those of the block itself run once.
+    of a block's submodules run again at each recomputation; hooks of the block itself run once.
     """
     found = find_blocks(module, blocks)
     check_unplanned(module)
@@ -78,7 +78,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     if has_parameters(schedule):
         return _apply_with_host(module, schedule, found, optimizer)
     if optimizer is not None:
-        raise OptionError("it goes with a remat.Result whose parameters are at a host", argument="optimizer")
+        raise OptionError("it needs a remat.Result whose parameters are at a host", argument="optimizer")
     steps = _steps_of(schedule, found)
     planned = copy.copy(module)
     own = module.forward
@@ -150,7 +150,7 @@ def _refusing(blocks: Sequence[Block]) -> Iterator[None]:
 
 
 class _Step(BlockStep):
-    """One training step: what is resident, and how far the schedule has come."""
+    """One training step: the resident values, and the current position in the schedule."""
 
     def __init__(self, blocks: Sequence[Block], steps: Sequence[Event]) -> None:
         super().__init__(blocks)
@@ -161,7 +161,7 @@ class _Step(BlockStep):
         self.gradients: dict[int, Any] = {}
 
     def forward(self, index: int) -> Any:
-        """Follow the schedule to the first run of a block, and return what it made."""
+        """Follow the schedule to the first run of a block, and return its result."""
         while self.made is None:
             step = self.steps[self.next]
             self._follow(step, wanted=index)
@@ -180,7 +180,7 @@ class _Step(BlockStep):
             if isinstance(step, Stage) and step.kind == "B":
                 if step.stage != index + 1:
                     name = self.runner.blocks[index].name
-                    raise TorchError(f"the gradient of block {name} comes out of turn, or a second time")
+                    raise TorchError(f"the gradient of block {name} arrives out of order or twice")
                 found = self._backward(step)
                 self._finish_drops()
                 return found
@@ -204,7 +204,7 @@ class _Step(BlockStep):
             self._follow(self.steps[self.next])
 
     def _follow(self, step: Event, wanted: int = -1) -> None:
-        """Do one step that is neither the loss nor a backward."""
+        """Execute one step other than the loss or a backward."""
         self.next += 1
         if isinstance(step, (Move, Ready)):
             self._move(step)
@@ -226,7 +226,7 @@ class _Step(BlockStep):
 
     def _backward(self, step: Stage) -> Any:
         saved = self.saved[step.stage]
-        self.activations.pop(step.stage, None)  # no later step reads it, and the graph frees it as soon as it can
+        self.activations.pop(step.stage, None)  # no later step reads it, and PyTorch's graph frees it early
         found = self.runner.backward(saved, self.gradients[step.stage])
         self.next += 1
         if step.stage > 1:

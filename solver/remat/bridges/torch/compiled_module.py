@@ -62,20 +62,20 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
 
 
 def _default_reserve(module: Any) -> int:
-    """Return the bytes that stay free where a module lies."""
+    """Return the bytes to keep free on the device of a module."""
     on_device = any(parameter.device.type != "cpu" for parameter in module.parameters())
     return RESERVE_ON_DEVICE if on_device else 0
 
 
 class Planned:
-    """What makes a module run by a plan. It is an attribute of the module, and compiles copies of it, too.
+    """The attribute of a module that makes it run by a plan; it also compiles copies of the module.
 
     Attributes
     ----------
     module : torch.nn.Module
     planner : Backend
     step : PlannedStep or None
-        Of a module of Lightning.
+        The step of a Lightning module.
     outer : torch.nn.Module or None
         `DistributedDataParallel` around the module, which shows the plan, too.
     """
@@ -142,7 +142,7 @@ class Planned:
         return call
 
     def _check_planned(self) -> None:
-        """Say once that there is no graph to plan."""
+        """Warn once that there is no graph to plan."""
         planner = self.planner
         if planner.parts and not planner.warned and not planner.step.calls and torch.is_grad_enabled():
             planner.warned = True
@@ -160,7 +160,7 @@ class Planned:
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the module, the choices and the plans so far."""
+        """Return the module, the choices and the existing plans."""
         planner = self.planner
         plans = [*planner.known.values(), *planner.plans]
         return {"module": self.module, "choices": planner.choices, "plans": plans}

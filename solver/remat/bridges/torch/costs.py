@@ -29,7 +29,7 @@ class Costs:
     source : str
         Origin of the times.
     rate, bandwidth : float
-        Of a roofline: operations and bytes per second.
+        Operations and bytes per second of a roofline.
     measured : mapping of str to (microseconds, bytes)
         By the text of an operator (its arguments, shapes and types), time and workspace; the roofline answers for
         others. Dropout from its mask has an entry of its own.

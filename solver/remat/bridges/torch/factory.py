@@ -36,7 +36,7 @@ def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[s
 
 
 def capture_factory(named: str, /, target: str = "", **given: Any) -> Captured:
-    """Capture the training step of what a factory returns; its module returns a scalar loss.
+    """Capture the training step of a factory's module, which returns a scalar loss.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def capture_factory(named: str, /, target: str = "", **given: Any) -> Captured:
 
 
 def _returned(captured: Captured) -> str:
-    """Say what the forward returns: shapes and types of its first tensors."""
+    """Describe the forward's results: shapes and types of its first tensors."""
     nodes = (captured.joint.nodes[name] for name in captured.recording.outputs if name is not None)
     held = [tensor for node in nodes for tensor in node.tensors if tensor is not None]
     shown = ", ".join(f"{tensor.dtype} {list(tensor.shape)}" for tensor in held[:3])

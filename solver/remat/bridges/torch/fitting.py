@@ -20,7 +20,7 @@ from remat.solving.problem_setup import read_share
 from remat.units import Units, format_size, format_time
 
 SHOWN = 12
-"""Modules that are listed one by one."""
+"""Number of modules that are listed individually."""
 WIDEST = 46
 """Columns of a module's name; in a list with a longer one, names are those inside the module that contains all."""
 
@@ -223,7 +223,7 @@ def by_module(captured: Captured, plan: Plan, costs: Costs) -> tuple[ModuleRuns,
         if node is None:
             continue
         row = rows.setdefault(node.module, [0, 0, 0])
-        # Dropout from its mask makes again what dropout made.
+        # Dropout from its mask is a recomputation of dropout.
         if task.from_mask or task.node in done:
             row[1] += 1
             row[2] += int(costs.time(node, from_mask=task.from_mask))

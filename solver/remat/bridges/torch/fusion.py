@@ -1,18 +1,20 @@
-"""The fusion model: a captured step as a graph of groups of operators, each of which Inductor makes one kernel.
+"""The fusion model: a captured step as a graph of groups of operators; Inductor compiles each group to one kernel.
 
-An operator is a kernel of a library (matrix products, convolutions, attention, and all else that Inductor has no code
-for), a reduction, a scatter, or pointwise. The rules follow Inductor's lowering and scheduler:
+An operator is a library kernel, a reduction, a scatter, or pointwise. Library kernels are matrix products,
+convolutions, attention, and all other operators without Inductor code. The rules follow Inductor's lowering and
+scheduler:
 
 - kernels of libraries read and write memory; so do reductions and scatters, unless all readers are in the same group;
-- a pointwise result is written to memory if a library's kernel or the caller reads it, if it has several readers and is
-  expensive, or if it depends on many values in memory; otherwise each reader computes it where it needs it;
+- a pointwise result is written to memory if a library kernel or the caller reads it, if it is expensive and has several
+  readers, or if it depends on many values in memory; otherwise each reader computes it;
 - inputs that a convolution reads in another layout are copied at the start of the forward, and kept for its backward;
-- operators over the same number of elements form one group if one reads what the other writes, or if both read the same
-  value, unless another kernel must run between them.
+- operators over the same number of elements form one group if one reads the result of the other, or if both read the
+  same value, unless another kernel must run between them.
 
-A group writes what others read. Each of these values also has a task that computes it alone, from the nearest values in
-memory, and is not required: recomputation costs the bytes that it reads and writes. A pointwise result that only the
-backward reads has no other task, so that a schedule computes it in the forward and keeps it, or in the backward.
+A group writes the values that other groups read. Each of these values also has an optional task that computes only this
+value, from the nearest values in memory. Such a recomputation costs the bytes that it reads and writes. A pointwise
+result that only the backward reads has no other task: a schedule computes it in the forward and keeps it, or computes
+it in the backward.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ from remat.bridges.torch.tracing import formula_of, operator_name, values_of
 
 ALONE = "@alone"
 FEW_READS, MANY_READS, MANY_OPERATORS = 4, 8, 30
-"""Values in memory on which a pointwise result with several readers may depend before it is written itself; on which
-one with a single reader may depend; and operators that it may take. Inductor's defaults."""
+"""Inductor's limits: a pointwise result that exceeds one is written to memory. They are the number of values in memory
+on which it depends if it has several readers, the same for a single reader, and its number of operators."""
 MANY_READS_CPU, MANY_OPERATORS_CPU = 12, 50
 EXPENSIVE = ("exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh")
 """Operators that Inductor does not repeat for each reader on the CPU."""
@@ -47,7 +49,7 @@ ONLINE = "prims.prepare_softmax_online.default"
 
 
 class Kind(StrEnum):
-    """How Inductor executes an operator."""
+    """The kind of kernel with which Inductor executes an operator."""
 
     LIBRARY = "library"
     REDUCTION = "reduction"
@@ -117,7 +119,7 @@ class Fusion:
     """
 
     library: Workspace | None = None
-    """What kernels of libraries need on the device, if it is at hand."""
+    """Workspace of library kernels on the device, if the device is present."""
 
     def __init__(self, joint: Joint, nodes: Mapping[str, Any], kept: Iterable[str] = ()) -> None:
         self.joint, self.nodes = joint, nodes
@@ -174,7 +176,7 @@ class Fusion:
         return self.plain[name].phase == self.plain[other].phase
 
     def _bring_forward(self) -> None:
-        """Count what makes the values that another partition keeps among the forward."""
+        """Add the producers of the values that another partition keeps to the forward."""
         waiting = list(self.wanted)
         while waiting:
             maker = self.maker.get(waiting.pop())
@@ -183,7 +185,7 @@ class Fusion:
                 waiting += self.plain[maker].reads
 
     def _lower(self, name: str) -> None:
-        """Decide whether an operator's result is written; note the values it reads, and what it computes itself."""
+        """Decide whether an operator's result is written; record the values it reads and the operators it includes."""
         task = self.plain[name]
         base: set[str] = {
             f"={read}" for read in self.joint.bases(self.joint.nodes[task.node].inputs) if self._given(read)
@@ -226,7 +228,7 @@ class Fusion:
     # ------------------------------------------------------------------------------------- kernels
 
     def _domains(self, name: str) -> set[tuple[Any, ...]]:
-        """Return the loops over which an operator can run: over elements, or over what is left of a reduction."""
+        """Return the loops over which an operator can run: over elements, or over the elements after a reduction."""
         node = self.nodes[self.plain[name].node]
         made = tensors_in(node.meta.get("val"))
         phase = self.plain[name].phase
@@ -439,9 +441,9 @@ class Fusion:
     # ------------------------------------------------------------------------------------- runs
 
     def members(self, runs: Sequence[str]) -> list[str]:
-        """Return the runs of operators that runs of groups are.
+        """Return the runs of operators for runs of groups.
 
-        In the forward, what a group has just computed is not computed again for a task that only keeps a part of it.
+        In the forward, a task that only keeps a part of a group's result does not recompute it.
         """
         version: dict[str, int] = {}
         made_from: dict[str, tuple[int, ...]] = {}
@@ -461,7 +463,7 @@ class Fusion:
         return found
 
     def order(self, saved: Iterable[str]) -> list[str]:
-        """Return the runs of another partition: what it passes to the backward is kept, all else computed when needed.
+        """Return the runs of another partition, which keeps its saved nodes and computes all others when needed.
 
         Parameters
         ----------
@@ -490,12 +492,12 @@ class Fusion:
         return found
 
     def _makers(self, *, required: bool) -> dict[str, Group]:
-        """Return the group that makes each value: the one that must run, or the one that makes it alone."""
+        """Return the group that writes each value: the required one, or the one that writes only this value."""
         groups = [group for group in self.groups.values() if group.required is required]
         return {value: group for group in groups for value in group.task.writes}
 
     def _run(self, group: Group, makers: Mapping[str, Group], there: set[str], found: list[str]) -> None:
-        """Run a group after what makes the values that it reads, unless they are there."""
+        """Run a group after the producers of its missing inputs."""
         waiting: list[tuple[Group, bool]] = [(group, False)]
         while waiting:
             last, ready = waiting.pop()

@@ -38,7 +38,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Account:
-    """Bytes that a generated forward and backward take from the allocator, without what they are called with.
+    """Bytes that a generated forward and backward take from the allocator, without their arguments.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def account(
     outputs: int,
     workspace: Workspace | None = None,
 ) -> Account:
-    """Run the code of a forward and a backward on tensors without data, and follow what it allocates.
+    """Run the code of a forward and a backward on tensors without data, and count its allocations.
 
     Parameters
     ----------
@@ -126,14 +126,14 @@ class _Allocations(LiveStorages):
         self.peak = max(self.peak, self.now + extra)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator, and count what it needs and returns."""
+        """Run an operator, and count its workspace and results."""
         returned = super().__torch_dispatch__(function, types, args, kwargs)
         self.run(function, args, kwargs or {})
         return returned
 
 
 class _Nothing:
-    """Stands for kernels, streams and checks: it can be called, entered and asked for parts, and does nothing."""
+    """Replaces kernels, streams and checks: it can be called and entered, has any attribute, and does nothing."""
 
     def __call__(self, *_: Any, **__: Any) -> _Nothing:
         return self
@@ -184,7 +184,7 @@ class LibraryWorkspace:
         self.known: dict[str, int] = {}
 
     def __call__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        """Return the bytes beyond what is read and returned."""
+        """Return the bytes in addition to inputs and results."""
         name = str(function)
         if name.startswith(NO_KERNELS):
             return 0
@@ -201,7 +201,7 @@ class LibraryWorkspace:
 
 
 NO_KERNELS = ("aten.empty", "aten.as_strided", "aten.detach", "aten.view", "aten.alias")
-"""Operators that only make room or views."""
+"""Operators that only allocate memory or return views."""
 
 
 def _described(part: Any) -> Any:

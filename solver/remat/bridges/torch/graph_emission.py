@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A graph: inputs, lines, and the names of what it returns."""
+    """A graph: inputs, lines, and the names of its results."""
 
     inputs: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -143,7 +143,7 @@ class _Half:
                 self.there[size] = self._copy(size, "")
 
     def line_of(self, name: str) -> str:
-        """Return the current line of a node; views of one line are made once."""
+        """Return the current line of a node; each view of a line is created once."""
         if name in self.there or not self.joint.is_view(name):
             if name not in self.there:
                 self._bring(name)

@@ -23,12 +23,12 @@ def build_program(captured: Captured, program: Program, updates: int | None = No
     captured : Captured
     program : Program
     updates : int, optional
-        The number of the optimizer at the host; the gradients that leave are then given to it.
+        The number of the optimizer at the host, which then receives the offloaded gradients.
 
     Notes
     -----
-    A value that leaves is an argument of the wait after which its bytes are free, so that it lives until there. What
-    is at the host between forward and backward is passed on as its buffer.
+    An offloaded value is an argument of the wait that frees its bytes, so that it lives until then. Values that are at
+    the host between forward and backward are passed as their buffers.
     """
     host = program.machine.memories[1].capacity
     return _Emitter(captured, program, host, updates).build()
@@ -52,7 +52,7 @@ class _Half:
         return node
 
     def node(self, name: str) -> Any:
-        """Return the node that stands for one of the joint graph; views of one node are made once."""
+        """Return the node for a node of the joint graph; each view of a node is created once."""
         if not self.joint.is_view(name):
             if name not in self.made:
                 self.made[name] = self._missing(name)
@@ -104,7 +104,7 @@ class _Half:
         return node
 
     def finish(self, outputs: list[Any]) -> Any:
-        """Return the module, without what nobody reads."""
+        """Return the module without unused nodes."""
         self.graph.output(tuple(outputs))
         for node in reversed(list(self.graph.nodes)):
             if node.op in ("call_function", "get_attr") and not node.users and node not in self.acts:
@@ -114,11 +114,11 @@ class _Half:
         return fx.GraphModule(self.captured.graph, self.graph)
 
     def forget_unread(self) -> None:
-        """Take out inputs that nobody reads, where that is possible."""
+        """Remove unused inputs where possible."""
 
 
 class _Late(_Half):
-    """The backward, which takes what it reads from the forward."""
+    """The backward, whose inputs come from the forward."""
 
     def __init__(self, captured: Captured, early: _Half) -> None:
         super().__init__(captured)
@@ -210,7 +210,7 @@ class _Emitter:
                 self._wait(half, one)
 
     def _like(self, node: Any) -> Any:
-        """Return what the compiler needs to know of a buffer."""
+        """Return the metadata of a buffer for the compiler."""
         val = node.meta["val"]
         with val.fake_mode:
             return torch.empty(val.untyped_storage().nbytes(), dtype=torch.uint8, device="cpu")

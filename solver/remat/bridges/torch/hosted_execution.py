@@ -46,7 +46,7 @@ def moved_of(captured: Captured, schedule: Any) -> Moved | None:
 
 
 def _check_returned(captured: Captured, program: Program) -> None:
-    """Refuse a program that frees, after the forward, what the caller of the module holds."""
+    """Refuse a program that frees, after the forward, values that the caller of the module holds."""
     values, returned, turned = program.graph.values, captured.joint.returned, False
     for one in program.operations:
         drop: Iterable[int] = ()

@@ -1,4 +1,4 @@
-"""Solves with a host: its machine, and the instance in which what the caller holds stays."""
+"""Solves with a host: its machine, and the instance in which values of the caller stay resident."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALGORITHM = "dag-offload-best"
 
 
 def machine_of(captured: Captured, choices: Choices, taken: int = 0) -> dict[str, Any]:
-    """Return the document of a device with its host, without the bytes that are taken there, and a link each way."""
+    """Return the document of a device without its occupied bytes, its host, and a link in each direction."""
     assert choices.host is not None
     rate = choices.link
     if rate is None:

@@ -79,7 +79,7 @@ class Partitioner(CustomPartitionerFn):
         return build(captured, emit(captured.joint, captured.members(plan.runs)))
 
     def uuid(self) -> str | None:
-        """Return what the graphs depend on; None, which switches the cache off, for costs measured at each call."""
+        """Return the cache key of the graphs; None disables the cache, for costs that are measured at each call."""
         return identity(self.choices)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _by_lifetime(graph: Any, static: Sequence[int]) -> tuple[Source, ...]:
 
 
 class _Within(CustomPartitionerFn):
-    """Inductor's partitioner while one graph is compiled; nothing of it enters a cache."""
+    """Inductor's partitioner while one graph is compiled; its results are not cached."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -157,7 +157,7 @@ def fuse(captured: Captured, joint_inputs: Sequence[Any], forward_outputs: int, 
 def default_saved(
     graph: Any, joint_inputs: Sequence[Any], forward_outputs: int, share: float = 1.0, **given: Any
 ) -> list[str]:
-    """Return the nodes that Inductor's own partitioner passes to the backward, at a budget of its own kind."""
+    """Return the nodes that Inductor's partitioner passes to the backward at an activation memory budget."""
     partitioners: Any = import_module("torch._functorch.partitioners")
     config: Any = import_module("torch._functorch.config")
     copied = fx.GraphModule(graph, copy.deepcopy(graph.graph))
@@ -170,7 +170,7 @@ def default_saved(
 
 
 class Compiler:
-    """Compiles a graph of Dynamo's with Inductor, and keeps account of what the generated code allocates.
+    """Compiles a graph of Dynamo with Inductor, and counts the allocations of the generated code.
 
     Parameters
     ----------
@@ -280,12 +280,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Planner:
-    """What a graph is planned with.
+    """The arguments with which graphs are planned.
 
     Attributes
     ----------
     captured_of : callable
-        Makes a captured step of a joint graph and the number of the forward's outputs.
+        Returns the captured step for a joint graph and the number of the forward's outputs.
     choices : Choices
     workspace : LibraryWorkspace
     measured : list of Costs
@@ -374,8 +374,8 @@ class Planner:
 def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., Any], Plan | None]:
     """Plan and compile a graph so that the generated code stays within the budget.
 
-    The fusion model predicts what Inductor will do; the generated code shows it. If that takes more than the budget,
-    the plan is made anew for a smaller one, and for a larger one if much is left.
+    The fusion model predicts Inductor's code. If the generated code exceeds the budget, the graph is planned again with
+    a smaller budget; if much of the budget is left, with a larger one.
 
     Returns
     -------
@@ -385,7 +385,7 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
     Raises
     ------
     TooSmallError
-        If no plan was found, or the code of none stays within the budget.
+        If no plan was found, or the code of every plan exceeds the budget.
     """
     best: Attempt | None = None
     last: Attempt | None = None

@@ -54,7 +54,7 @@ def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:
     if inputs is None and captured.tensors is not None:
         return captured.tensors
     if not captured.sources:
-        raise TorchError("where the inputs of this graph come from is known to PyTorch only; capture the module itself")
+        raise TorchError("the origin of this graph's inputs is unknown outside PyTorch; capture the module itself")
     if inputs is None:
         inputs = captured.given
     leaves = pytree.tree_leaves(inputs)
@@ -167,7 +167,7 @@ class Interpreter:
             del self.there[name]
 
     def made(self, name: str, views: dict[str, Any]) -> Any:
-        """Return what a node's operator returns, on the tensors that are there."""
+        """Return the result of a node's operator on the existing tensors."""
         return self.operation(name, views)()
 
     def operation(self, name: str, views: dict[str, Any]) -> Callable[[], Any]:

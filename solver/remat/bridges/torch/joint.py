@@ -9,13 +9,13 @@ The following rules make the order of runs safe; values of size zero (`...:done`
   forward graph, runs after it the backward graph;
 - an operator that writes into a buffer runs exactly once, before `@backward`, after all readers of the buffer; the
   readers are not recomputed, except batch normalisation in training, whose outputs do not depend on its statistics;
-- operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
-- collectives run once, in the order of the program, so that all processes meet in the same ones;
+- operators that draw random numbers run once, in program order, so that each draws the same numbers;
+- collectives run once, in program order, so that all processes run them in the same order;
 - dropout may be recomputed from its mask;
 - the forward's results are computed once and stay until the end, since the caller holds them.
 
-A size that is not fixed is a number, which takes no memory. It is read off a tensor when that is made, and its readers
-come later. The forward hands its sizes to the backward.
+A size that is not fixed is a number, which takes no memory. The task that creates a tensor also provides its sizes, so
+readers of a size run after this task. The forward passes its sizes to the backward.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Joint:
         return tuple(size for size, made in self.size_of.items() if made == task)
 
     def bases(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield the nodes that are no views and from which these are made, each as often as it is read."""
+        """Yield the nodes behind these nodes and their views, each as often as it is read."""
         waiting = list(names)[::-1]
         while waiting:
             name = waiting.pop()
@@ -194,7 +194,7 @@ class Joint:
         while waiting:
             name = waiting.pop()
             if name in late:
-                raise TorchError(f"the forward returns {self.describe(name)}, which the backward makes")
+                raise TorchError(f"the forward returns {self.describe(name)}, which the backward computes")
             if name not in wanted:
                 wanted.add(name)
                 waiting.extend(self.nodes[name].inputs)
@@ -355,7 +355,7 @@ class Joint:
         return Task(BOUNDARY, "", self._values_read(outputs), tuple(tangents), "loss", again=False, once=True)
 
     def _from_mask(self, task: Task) -> Iterator[Task]:
-        """Yield the alternative of dropout: what it returns, from its input and its mask."""
+        """Yield the alternative of dropout: its result from its input and its mask."""
         node = self.nodes.get(task.node)
         if node is None or node.dropout is None or not 0 < node.dropout < 1:
             return
@@ -377,12 +377,12 @@ class Joint:
 
     @cached_property
     def kept(self) -> tuple[str, ...]:
-        """Values that must be there at the end: gradients, and what the forward returned, which its caller holds."""
+        """Values that must be resident at the end: gradients, and the forward's results, which its caller holds."""
         ends = (*self.recording.outputs, *self.recording.gradients)
         return self._values_read([name for name in ends if name is not None])
 
     def outputs(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield place and values of what the forward returns."""
+        """Yield place and values of the forward's results."""
         for place, name in enumerate(self.recording.outputs):
             if name is not None:
                 yield place, self._values_read([name])

@@ -42,8 +42,8 @@ class PlannedStep:
     def __init__(self, owner: Any, module: Any, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         if not getattr(module, "automatic_optimization", True):
             raise TorchError(
-                f"{type(module).__name__} optimizes by itself, so its training_step is no step from inputs to a loss; "
-                "compile a module that returns the loss and call it there: self.step = remat.torch.compile(loss_module)"
+                f"{type(module).__name__} uses manual optimization, so its training_step is not a step from inputs to "
+                "a loss; compile a module that returns the loss: self.step = remat.torch.compile(loss_module)"
             )
         original = type(module).training_step.__get__(module)
         self.owner = owner
@@ -67,7 +67,7 @@ class PlannedStep:
         self.__signature__ = inspect.signature(original)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the step, and log what it logs."""
+        """Run the step, and forward its log entries."""
         try:
             returned, entries = self._run(*args, **kwargs)
         finally:

@@ -28,12 +28,12 @@ def _dense_tensors(tree: Any) -> Iterator[Any]:
 
 
 class LiveStorages(DispatchMode):
-    """Follows the bytes of storages that operators made and that are still alive.
+    """Counts the live bytes of storages that operators have created.
 
     Parameters
     ----------
     besides : iterable of tensors
-        Those that do not count: parameters, buffers and inputs.
+        Tensors that do not count: parameters, buffers and inputs.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class LiveStorages(DispatchMode):
             self.now -= self._alive.pop(key)[1]
 
     def level(self) -> int:
-        """Return the bytes that are alive now, and take them as the peak so far."""
+        """Return the bytes that are alive now, and reset the peak to them."""
         self.sweep()
         self.peak = self.now
         return self.now
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator, and count what it returns."""
+        """Run an operator, and count its results."""
         self.sweep()
         returned = function(*args, **(kwargs or {}))
         self.adopt(returned)
@@ -157,7 +157,7 @@ def microseconds(seconds: Iterable[float]) -> int:
 
 
 def workspace_of(call: Callable[[], Any], given: Any = ()) -> int:
-    """Return the peak bytes that a call takes from the allocator, beyond what it returns that was not `given`."""
+    """Return the peak bytes that a call takes from the allocator, without its results that were not `given`."""
     returned, peak = allocator_peak(call)
     before = {storage._cdata for storage in storages_in(given)}
     kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned) if storage._cdata not in before}

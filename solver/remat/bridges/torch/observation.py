@@ -143,7 +143,7 @@ class Pass:
 
 
 def _last_uses(nodes: Sequence[Any]) -> dict[Any, list[Any]]:
-    """Return, for each node, the nodes that nobody reads after it."""
+    """Return, for each node, the nodes whose last reader it is."""
     last: dict[Any, Any] = {}
     for node in nodes:
         last[node] = node

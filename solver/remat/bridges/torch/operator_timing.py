@@ -1,4 +1,4 @@
-"""`remat.torch.measure` and `profile`: time and workspace of each operator, on the device where the module lies."""
+"""`remat.torch.measure` and `profile`: time and workspace of each operator, on the device of the module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from remat.documents import write_text
 from remat.solving.external_schedule import schedule_of
 
 MEASURE = "measure"
-"""Costs that stand for a measurement."""
+"""Costs that request a measurement."""
 
 Found = dict[str, tuple[int, int]]
 
@@ -105,7 +105,7 @@ def _file_name(device: Any) -> str:
 
 
 def _processor() -> str:
-    """Return the model of the processor, as far as the system tells."""
+    """Return the model name of the processor that the system reports."""
     import platform
 
     try:
@@ -144,8 +144,8 @@ def _measured(captured: Captured, given: list[Any], repeats: int, known: Found) 
 class _Stopwatch(Interpreter):
     """Runs steps. The first one finds the workspace of each operator, the others their times.
 
-    An operator is timed where it runs in the step: caches and free memory are as in training. In a loop of its own, new
-    pages of memory would count each time.
+    An operator is timed within the step, where caches and free memory are as in training. In a separate loop, new pages
+    of memory would count each time.
     """
 
     def __init__(self, captured: Captured, given: list[Any], known: Found) -> None:
@@ -185,7 +185,7 @@ class _Stopwatch(Interpreter):
             if self.first and not node.collective:
                 key = key_of(node)
                 if key not in self.workspace and key not in self.known:
-                    self.made(node.name, {})  # what a kernel keeps from its first call on is no workspace
+                    self.made(node.name, {})  # memory that a kernel keeps after its first call is not workspace
                     self.workspace[key] = workspace_of(lambda: self.made(node.name, {}))
             self._running = node.name
         if task is not None:
@@ -199,7 +199,7 @@ class _Stopwatch(Interpreter):
             self.samples.setdefault(key_of(node), []).append(taken + clock() - begin)
 
     def made(self, name: str, views: dict[str, Any]) -> Any:
-        """Return what a node's operator returns, and time that of the task that runs.
+        """Return the result of a node's operator, and time the operator of the running task.
 
         Collectives do not run, since other processes may not measure at this time.
         """

@@ -37,14 +37,14 @@ class Chooser(Protocol):
         ...
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
-        """Take note of what the call returned and saved; the token lives as long as its backward is to come."""
+        """Record the outputs and saved tensors of the call; the token lives until its backward has run."""
 
     def turn(self, token: Any, gradients: tuple[Any, ...]) -> None:
-        """Take note of the gradients that the backward of a call returned."""
+        """Record the gradients that the backward of a call returned."""
 
 
 class Orders:
-    """A training graph whose calls may run in different orders, such as for other sizes.
+    """A training graph whose calls may run in different orders, for example for other sizes.
 
     PyTorch sees one forward and one backward. The forward saves a tensor without elements, whose shape tells the
     backward in which order the forward ran.
@@ -82,7 +82,7 @@ class Orders:
         return build(self.captured, emit(self.captured.joint, self.captured.joint.keep_all))
 
     def sized(self, key: Key, arguments: list[Any]) -> Captured:
-        """Return the step with the sizes of a call, measured with its arguments if this is asked for."""
+        """Return the step with the sizes of a call, measured with its arguments on request."""
         step = self.captured if self.captured.symbols is None else self._sized.get(key)
         if step is None:
             step = self.captured.at(key)

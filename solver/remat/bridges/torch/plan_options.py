@@ -97,7 +97,7 @@ class Choices:
             object.__setattr__(self, "host", check_size(self.host, "host"))
         if self.link is not None:
             if self.host is None:
-                raise OptionError("a link goes with the memory of a host, such as host='64GB'", argument="link")
+                raise OptionError("a link needs the memory of a host, such as host='64GB'", argument="link")
             check_rate(self.link)
         self._check_updates()
         object.__setattr__(self, "time_limit", read_seconds(self.time_limit, TIME_LIMIT))
@@ -165,7 +165,7 @@ def check_size(size: Any, argument: str) -> int | str:
 
 
 def check_budget(budget: Any) -> int | str:
-    """Return one budget that can be read: a size, or a share such as ``70%``."""
+    """Return one valid budget: a size, or a share such as ``70%``."""
     try:
         budget = plain_budget(budget)
         if share_of(budget) is not None:

@@ -40,18 +40,18 @@ from remat.units import format_size, parse_size
 
 SCHEMA = "remat.plan/1"
 RESERVE_ON_DEVICE = 1 << 30
-"""Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
+"""Default reserve in bytes for a device's context and fragmentation; the CPU has none."""
 
 
 LEAST_LIMIT = 15.0
-"""Seconds at most that are spent on the least budget, where none was found within the one that was given."""
+"""Time limit in seconds for finding the minimum budget after the given one was too small."""
 ANY_OVERHEAD = "100000%"
 QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
-"""Who is asked for it, and with how little work: each of a dozen solves has to end within the time."""
+"""Algorithm and options of that search; about a dozen solves share the time limit."""
 
 
 class TooSmallError(TorchError):
-    """No plan within the budget; `proved` tells proved infeasibility from a search without success."""
+    """No plan within the budget; `proved` distinguishes proved infeasibility from an unsuccessful search."""
 
     def __init__(self, message: str, *, proved: bool) -> None:
         super().__init__(message)
@@ -364,7 +364,7 @@ def device_of(captured: Captured) -> str:
 
 
 def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], optimizer: Optimizer) -> Mapping[str, int]:
-    """Return what is in memory during the optimizer's step; nothing if no optimizer is named."""
+    """Return the contents of memory during the optimizer's step; empty if no optimizer is named."""
     if choices.optimizer is None:
         return {}
     if choices.optimizer_memory is not None:
@@ -386,7 +386,7 @@ def _check_step(
     said = (
         f"{_verdict(choices, proved=True)}: optimizer.step() of {named} takes {format_size(needed, both=True)}{reserve}"
     )
-    said += ", whatever is recomputed"
+    said += ", with any recomputation"
     others = optimizer.others(trained_of(captured.recording, captured.parameter_order), device)
     name, other = min(others, key=lambda entry: entry[1], default=("", step["temporaries"]))
     if other < step["temporaries"]:
@@ -398,7 +398,7 @@ def _check_step(
 
 
 def in_bytes(captured: Captured, choices: Choices) -> Choices:
-    """Return choices with a budget in bytes: a share is one of what the order without recomputation takes."""
+    """Return choices with a budget in bytes; a share refers to the peak of the order without recomputation."""
     share = share_of(choices.budget)
     if share is None:
         return choices
@@ -482,15 +482,15 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
     if least.columns is None:
         by = "" if bound.task is None else _set_by(captured, result.graph.tasks[bound.task])
         size = format_size(bound.size + reserve, both=True)
-        return f"{said}: no schedule does with less than {size}{by}; of it {parts}"
+        return f"{said}: every schedule needs at least {size}{by}; of it {parts}"
     peak, refuted, capacity = least.peak_memory["memory"], bound.size, result.machine.memories[0].capacity or 0
     if least.answer is not None and least.answer.scope == ALL_SCHEDULES:
         refuted = max(refuted, least.answer.bound or 0)
     if refuted >= peak:
-        said += ": the least budget is proved to be"
+        said += ": the minimum budget is proved to be"
     else:
         below = f", as for all below {format_size(refuted + reserve, both=True)}" if refuted > capacity + 1 else ""
-        said += f"{below}: the least budget found is"
+        said += f"{below}: the smallest budget found is"
     by = _set_by(captured, least.peak_step("memory"))
     return f"{said} {format_size(peak + reserve, both=True)}{by}; of it {parts}"
 
@@ -498,7 +498,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
 def _verdict(choices: Choices, *, proved: bool) -> str:
     """State how certain it is that the budget is too small, in the words of `remat solve`."""
     certain = f"infeasible within {choices.budget}, proved over all schedules"
-    return certain if proved else f"nothing found within {choices.budget}"
+    return certain if proved else f"no schedule found within {choices.budget}"
 
 
 def _set_by(captured: Captured, task: str) -> str:
@@ -520,7 +520,7 @@ def plan_of(
     ----------
     captured : Captured
     result : remat.Result
-        Of `captured.instance()`.
+        A result of `captured.instance()`.
     split : mapping of str to int, optional
         What of the peak lies in memory throughout, and the reserve; nothing by default.
     step : mapping of str to int, optional
@@ -538,7 +538,7 @@ def plan_of(
     if mapped:
         notes += (_of_target(captured, fixed.get("reserve", 0)),)
     if split is not None and not step:
-        notes += ("the optimizer is not counted, neither its states nor its step: optimizer='adamw' would",)
+        notes += ("optimizer states and the optimizer's step are not counted: add optimizer='adamw'",)
     return Plan(
         fingerprint=captured.fingerprint,
         schedule=result.to_dict(),
@@ -557,10 +557,10 @@ def plan_of(
 
 
 def _of_target(captured: Captured, reserve: int) -> str:
-    """Say that a plan is for a device that is not there, and which operators were mapped."""
+    """Return the note of a plan for an absent device, with the mapped operators."""
     found = ", ".join(f"{count} {name}" for name, count in mapped_operators(captured.recording).items())
     return (
-        f"planned for {captured.target}, which is not here: PyTorch traced the operators of the CPU, and rules mapped "
+        f"planned for the absent device {captured.target}: PyTorch traced operators of the CPU, and rules mapped "
         f"those that differ ({found or 'none'}); {format_size(reserve)} is in reserve for context and fragmentation"
     )
 

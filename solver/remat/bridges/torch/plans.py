@@ -35,7 +35,7 @@ def events_of(captured: Captured, schedule: Any) -> list[Event]:
             case Drop():
                 events.append(Event(None, step.values))
             case Copy():
-                raise TorchError(f"the schedule copies {step.value} to {step.target}; plans are for one memory so far")
+                raise TorchError(f"the schedule copies {step.value} to {step.target}; plans support only one memory")
     runs = [event.task for event in events if event.task is not None]
     unknown = next((name for name in runs if name not in captured.tasks), None)
     if unknown is not None or BOUNDARY not in runs:

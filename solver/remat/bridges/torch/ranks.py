@@ -1,4 +1,4 @@
-"""Modules that several processes train together: what is refused, and how the ranks agree on a plan."""
+"""Modules that several processes train together: refused modules, and the agreement of the ranks on a plan."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_distributed(module: Any, choices: Choices) -> None:
         by_others = set(_by_others(module))
         for name, parameter in module.named_parameters():
             if id(parameter) in by_others:
-                raise TorchError(f"{name} is distributed by tensor parallelism beside FSDP2; plans are for one of them")
+                raise TorchError(f"{name} uses tensor parallelism together with FSDP2; plans support only one of them")
 
 
 def _by_others(module: Any) -> Iterator[int]:
@@ -85,7 +85,7 @@ def group_of(module: Any) -> Any:
 def agree(module: Any, choices: Choices, make: Callable[[], tuple[Plan, Orders]]) -> tuple[Plan, Orders, Orders]:
     """Plan, and agree with the other ranks on the orders to run: those of the first rank, where the programs are equal.
 
-    Ranks with other sizes keep their own orders; collectives run in the order of the program in all of them.
+    Ranks with other sizes keep their orders; collectives run in program order on all ranks.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def agree(module: Any, choices: Choices, make: Callable[[], tuple[Plan, Orders]]
     Returns
     -------
     Plan
-        Of this rank.
+        The plan of this rank.
     sequence of runs
         The orders of this plan.
     sequence of runs

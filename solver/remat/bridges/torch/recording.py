@@ -15,7 +15,7 @@ SCHEMA = "remat.joint/1"
 
 
 OPAQUE = "opaque"
-"""An input that is no tensor, such as a mesh of devices."""
+"""An input that is not a tensor, for example a mesh of devices."""
 COLLECTIVES = "_c10d_functional."
 """Operators that exchange tensors between processes."""
 WAIT = "_c10d_functional.wait_tensor.default"
@@ -66,7 +66,7 @@ class Node:
     several : bool
         Whether it returns a tuple or a list.
     item : int
-        Of an ITEM: the place in what its one input returns.
+        For an ITEM: its index in the result of its single input.
     random : bool
         Whether it draws random numbers.
     mutates : tuple of str
@@ -79,7 +79,7 @@ class Node:
     renewed : tuple of int
         Items that are the new statistics.
     dropout : float or None
-        Of dropout: the share that it drops.
+        For dropout: the share that it drops.
     backward : bool
         Whether PyTorch made it for the backward.
     module, source : str

@@ -1,4 +1,4 @@
-"""Sparse tensors in a joint graph, such as gradients of embeddings: their identity, and how large they can be."""
+"""Sparse tensors in a joint graph, for example gradients of embeddings: their identity and their largest size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat.bridges.torch.shim import torch
 
 
 def is_sparse(tensor: Any) -> bool:
-    """Whether a tensor has no storage of its own, but one of indices and one of values."""
+    """Whether a tensor has one storage for indices and one for values instead of a single storage."""
     return bool(tensor.layout != torch.strided)
 
 

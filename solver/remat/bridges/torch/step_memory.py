@@ -1,4 +1,4 @@
-"""What the memory holds at the two peaks of a training step: in forward and backward, and in ``optimizer.step()``."""
+"""Contents of memory at the two peaks of a training step: in forward and backward, and in ``optimizer.step()``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat.units import format_size
 
 STATIC = ("parameters", "buffers", "inputs", "constants", "optimizer")
 LABELS = {"optimizer": "optimizer states", "accumulated": "gradients of earlier steps"}
-"""What people read for the keys of a split that are no words."""
+"""Readable names for keys of a split."""
 
 
 def label(name: str) -> str:

@@ -1,12 +1,12 @@
-"""Training steps of several graphs: one budget for all of them, and the orders of each.
+"""Training steps of several graphs with one budget, and the order of each graph.
 
-Where a module breaks into several graphs, each is compiled when it is first called, and what the earlier ones saved
-stays until their backwards. In the first step each graph therefore runs in the order with the smallest peak. Then the
-calls of the step are known, and one task graph holds them all:
+If a module breaks into several graphs, PyTorch compiles each graph at its first call. Saved values of earlier graphs
+stay until their backwards. In the first step each graph therefore runs in the order with the smallest peak. After this
+step the calls are known, and one task graph holds them all:
 
 - the forwards run one after the other, then the backwards in reverse;
-- between forward and backward of a graph, nothing of it runs;
-- its tangents are there when the backward of the next graph has ended.
+- no task of a graph runs between its forward and its backward;
+- its tangents are available when the backward of the next graph has ended.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Call:
         Its sizes.
     captured : Captured
     given : list of (int, int) or None
-        Of each argument the identity of its storage and its bytes; None for a size.
+        For each argument, the identity of its storage and its bytes; None for a size.
     made : set of int
         Storages that it returned.
     held : int
         Bytes that it returned or saved.
     token : weak reference or None
-        Of a storage that lives until the backward has run.
+        A storage that lives until the backward has run.
     """
 
     orders: Orders
@@ -73,7 +73,7 @@ class Call:
 
     @property
     def name(self) -> tuple[int, Key]:
-        """What is the same in the next step."""
+        """Properties that the next step has in common."""
         return id(self.orders), self.key
 
     @property
@@ -115,7 +115,7 @@ class Step:
         return call
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
-        """Note what the latest call returned and saved."""
+        """Record the results and saved tensors of the latest call."""
         call = self.calls[-1]
         seen = {entry[0] for entry in call.given if entry is not None}
         for place, tensor in enumerate(outputs):
@@ -152,16 +152,16 @@ class Step:
         fixed = sum(fixed_of(self.calls, choices).values())
         if peak + held + fixed > parse_size(choices.budget):
             raise TooSmallError(
-                f"nothing found within {choices.budget}: graph {len(self.calls)} of the step{where} needs "
+                f"no schedule found within {choices.budget}: graph {len(self.calls)} of the step{where} needs "
                 f"{format_size(peak)}, and {format_size(fixed)} are fixed, {format_size(held)} saved by earlier graphs",
                 proved=False,
             )
 
 
 def fixed_of(calls: Sequence[Call], choices: Choices, observed: Observed | None = None) -> dict[str, int]:
-    """Split the bytes that lie in memory throughout a step, each storage counted once.
+    """Split the bytes that stay in memory during a whole step; each storage counts once.
 
-    Of a sharded module, these are the parameters as the rank holds them.
+    For a sharded module, these include the parameters that the rank holds.
     """
     names = {"parameter": "parameters", "buffer": "buffers"}
     split = {"parameters": 0, "buffers": 0, "inputs": 0, "constants": 0}
@@ -194,7 +194,7 @@ def fixed_of(calls: Sequence[Call], choices: Choices, observed: Observed | None 
 class Composition:
     """The calls of a step as one instance; task and value names begin with the number of their call.
 
-    Of a sharded module, tasks ``0.@outside``, ``1.@outside``... stand for what happens between the graphs.
+    For a sharded module, tasks ``0.@outside``, ``1.@outside``... stand for what happens between the graphs.
     """
 
     def __init__(self, calls: Sequence[Call], choices: Choices, observed: Observed | None = None) -> None:
@@ -379,7 +379,7 @@ class Composition:
         """Return the plan that the runs of each call are."""
         result = self.verified(runs)
         if result is None:
-            raise TorchError("the order of the first rank is no schedule on this one; give all ranks the same sizes")
+            raise TorchError("the order of the first rank is not a schedule on this one; give all ranks the same sizes")
         fingerprint = " ".join(call.captured.fingerprint for call in self.calls)
         counted = sum(self.split.values()) - self.split["reserve"]
         peak = result.peak_memory["memory"]
@@ -404,9 +404,9 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
     Returns
     -------
     Plan
-        Of the whole step.
+        The plan of the whole step.
     sequence of runs
-        Of each call.
+        The runs of each call.
     """
     calls, kept = whole.calls, whole.kept
     candidates: list[Sequence[Runs]] = [[call.captured.joint.keep_all for call in calls]]
@@ -430,7 +430,7 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
         smallest = min(result.peak_memory["memory"] for result, _ in results)
         fixed = ", ".join(f"{format_size(size)} {name}" for name, size in whole.split.items() if size)
         raise TooSmallError(
-            f"nothing found within {choices.budget}: the {len(calls)} graphs of the step need "
+            f"no schedule found within {choices.budget}: the {len(calls)} graphs of the step need "
             f"{format_size(smallest + reserve, both=True)} together; of it {fixed}",
             proved=False,
         )

@@ -20,7 +20,7 @@ from remat.bridges.torch.shim import DispatchMode, StorageWeakRef, pytree, torch
 
 @dataclass
 class Interval:
-    """What happens between two graphs.
+    """The interval between two graphs.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Observed:
             yield size, begin, len(self.intervals)
 
     def workspace(self, number: int) -> int:
-        """Bytes of an interval beyond what is there before it or after it."""
+        """Bytes of an interval in addition to those before or after it."""
         before = self.intervals[number - 1].level if number else 0
         return max(0, self.intervals[number].peak - max(before, self.intervals[number].level))
 
@@ -167,7 +167,7 @@ class Surroundings(DispatchMode):
                 self.observed.foreign.add((call, place))
 
     def take(self, tangents: Iterable[Any]) -> None:
-        """Count the tangents of a backward as its own, since the plan has them; those that others hold come back."""
+        """Exclude the tangents of a backward, which the plan counts; count those that others hold afterwards."""
         for _, storage in _storages(tangents):
             reference = self._foreign.pop(storage._cdata, None)
             if reference is not None:
@@ -175,7 +175,7 @@ class Surroundings(DispatchMode):
 
     @contextmanager
     def graph(self) -> Iterator[list[Any]]:
-        """End an interval, and begin another one when a graph has run; what it makes is appended to the list."""
+        """End an interval, and begin another one when a graph has run; the graph's results are appended to the list."""
         self._end_interval()
         made: list[Any] = []
         self._inside = True
@@ -194,7 +194,7 @@ class Surroundings(DispatchMode):
         self._peak = self._bytes(self._foreign)
 
     def returned(self, call: int, outputs: Iterable[Any]) -> None:
-        """Note what the forward of a call returned."""
+        """Record the results of a call's forward."""
         self._outputs.update({(call, place): StorageWeakRef(storage) for place, storage in _storages(outputs)})
 
     def turn(self, call: int, gradients: Iterable[Any]) -> None:

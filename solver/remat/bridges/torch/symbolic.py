@@ -88,7 +88,7 @@ class Symbols:
         return None
 
     def _bind(self, symbol: Any, node: Any) -> None:
-        """Note who makes a size that depends on data, and its bound: a selection has at most all elements."""
+        """Record the producer of a size that depends on data, and its bound: a selection has at most all elements."""
         self.made_by[symbol] = f"{node.target} ({node.name})"
         read = [tensor for known in node.all_input_nodes for tensor in tensors_in(known.meta.get("val"))]
         if tensors_in(node.meta.get("val")) and read:
@@ -172,7 +172,7 @@ def _decoded(tensor: Held | None, decoded: Any) -> Held | None:
 
 
 def bytes_moved(node: Node, nodes: dict[str, Node], storages: Sequence[int]) -> int:
-    """Add up the bytes of all tensors that a node reads and returns, none more than its storage holds."""
+    """Add up the bytes of all tensors that a node reads and returns, each at most the size of its storage."""
     total = 0
     for held in (*(held for name in node.inputs for held in nodes[name].tensors), *node.tensors):
         if held is not None:

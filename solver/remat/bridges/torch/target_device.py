@@ -1,10 +1,10 @@
-"""Steps for a device that is not there: the operators of CUDA in a graph that is traced on the CPU.
+"""Steps for an absent device: the operators of CUDA in a graph that is traced on the CPU.
 
-PyTorch cannot trace CUDA operators without CUDA. Most operators are the same on both devices. Where they differ, these
-rules hold, before AOTAutograd traces the graph of Dynamo and after it has:
+PyTorch cannot trace CUDA operators without CUDA. Most operators are the same on both devices. For the others, these
+rules apply before and after AOTAutograd traces the graph of Dynamo:
 
-- attention is the kernel that PyTorch chooses on CUDA with its default settings: flash for 16-bit numbers without a
-  mask, the memory-efficient one for others with as many heads of keys as of queries, else products and a softmax;
+- attention becomes the kernel that PyTorch chooses on CUDA with its default settings: flash for 16-bit numbers without
+  a mask; otherwise the memory-efficient kernel if keys have as many heads as queries; otherwise products and a softmax;
 - mean and deviation of layer normalisation have full precision;
 - ``torch.autocast("cuda")`` in the module is that of the CPU, which casts matrix products, convolutions and attention
   alike.
@@ -50,7 +50,7 @@ def target_of(target: str | None, costs: Any) -> str:
 
 
 def is_mapped(target: str) -> bool:
-    """Whether operators of a device have to be mapped, since PyTorch has no such device here."""
+    """Whether operators of a device must be mapped, because the device is absent."""
     return target == "cuda" and not torch.cuda.is_available()
 
 
@@ -58,8 +58,8 @@ def check_here(target: str) -> None:
     """Refuse to run operators of a device that is not here."""
     if is_mapped(target):
         raise TorchError(
-            f"{target} is not here, so nothing can run or be measured on it; costs='roofline:H100-bf16', for example, "
-            "or a file of measurements gives times"
+            f"{target} is absent, so operators cannot run on it or be measured; costs='roofline:H100-bf16', for "
+            "example, or a file of measurements gives times"
         )
 
 
@@ -162,7 +162,7 @@ def _widened(held: Held | None, wide: set[int]) -> Held | None:
 
 
 def mapped_operators(recording: Recording) -> Mapping[str, int]:
-    """Count the operators that stand for those of the CPU."""
+    """Count the operators that replace those of the CPU."""
     found: dict[str, int] = {}
     for node in recording.nodes:
         if (ATTENTION.fullmatch(node.operator) and "backward" not in node.operator) or node.operator == LAYER_NORM:
@@ -171,7 +171,7 @@ def mapped_operators(recording: Recording) -> Mapping[str, int]:
 
 
 def portable(node: Node) -> str:
-    """Describe an operator independently of the device that runs it: attention by what it returns alone."""
+    """Describe an operator independently of its device: attention by its results only."""
     shapes = [f"{held.dtype}{list(held.shape)}" for held in node.tensors if held is not None]
     attention = ATTENTION.fullmatch(node.operator)
     if attention is not None:

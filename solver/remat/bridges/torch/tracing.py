@@ -30,13 +30,13 @@ NORMALISATIONS = ("aten.native_layer_norm.default", "aten.native_group_norm.defa
 """Operators that return mean and deviation."""
 
 PYTORCH = f"{Path(torch.__file__).parent}/"
-"""Where its own files are."""
+"""Folder of remat's files."""
 
 OTHER_COLLECTIVES = ("c10d.", "_c10d_functional_autograd.", "_dtensor.")
-"""Collectives that are no plain functions."""
+"""Collectives that are not plain functions."""
 
 UNDEFINED = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty_strided")
-"""Operators that return whatever lies in memory."""
+"""Operators that return uninitialised memory."""
 
 
 def tensors_of(value: Any) -> list[Any]:
@@ -128,7 +128,7 @@ def _merge_equal(graph: Any) -> dict[int, int]:
         first = seen.setdefault(key, node)
         if first is not node:
             for storage, other in zip(_storages(node), _storages(first), strict=True):
-                # Views of two merged storages are merged, too, in either order: only what stands for both counts.
+                # Views of two merged storages may be merged before or after them: compare their representatives.
                 mine, its = left_of(stands_for, storage), left_of(stands_for, other)
                 if mine != its:
                     stands_for[mine] = its
@@ -177,7 +177,7 @@ class Recorder:
     kinds : sequence of str
         What each input is.
     symbols : Symbols, optional
-        Of a graph whose sizes are not fixed: it gives codes to its sizes.
+        Codes for the sizes of a graph whose sizes are not fixed.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class Recorder:
                 f"{name} is a collective that writes into its arguments ({source_of(node)}); this cannot be planned"
             )
         if schema_of(node) is None and held:
-            raise TorchError(f"{name} is no plain operator ({source_of(node)}); this cannot be planned")
+            raise TorchError(f"{name} is not a plain operator ({source_of(node)}); this cannot be planned")
         statistics, renewed = _statistics(node, name)
         dropped = argument(node, "p") if name == "aten.native_dropout.default" else None
         several = isinstance(node.meta.get("val"), (tuple, list))

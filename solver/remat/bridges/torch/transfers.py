@@ -51,7 +51,7 @@ class Transfers(Protocol):
         ...
 
     def wait(self, away: Away) -> None:
-        """Let what is issued next to the compute stream begin after the latest copy of a value."""
+        """Let the next operations of the compute stream begin after the latest copy of a value."""
 
     def release(self, away: Away) -> None:
         """Give the memory of a value at the host back, after the wait for its last copy."""
@@ -90,8 +90,8 @@ class Plain:
 class Streams:
     """One stream in each direction, and pinned buffers that are used again.
 
-    A stream begins a copy after all that the compute stream was given before. Memory of the device therefore belongs
-    to the compute stream only, and the allocator need not know of the others (`record_stream`).
+    A stream begins a copy after all earlier operations of the compute stream. Memory of the device therefore belongs
+    only to the compute stream, and the allocator need not know the others (`record_stream`).
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def reload(buffer: Any, host: int | None) -> Any:
 
 
 def wait(buffers: Sequence[Any], _: Sequence[Any], host: int | None) -> None:
-    """Let the compute stream wait for the latest copies of values; what is given besides stays until here."""
+    """Let the compute stream wait for the latest copies of values; the other arguments stay alive until then."""
     for buffer in buffers:
         _known(buffer.remat_away.device, host).wait(buffer.remat_away)
 

@@ -13,7 +13,7 @@ from remat.messages import first_line, reason
 
 PACKAGES = "site-packages/"
 PYTORCH = "site-packages/torch/_"
-"""Where installed packages are, and PyTorch's machinery."""
+"""Folders of installed packages and of PyTorch."""
 
 _LONGEST = 200
 """Characters of a message of PyTorch."""
@@ -42,10 +42,10 @@ def check_backward_hooks(module: Any, *, itself: bool = False) -> None:
 
 
 def warn_of_checkpoints(graph: Any) -> None:
-    """Say once that checkpointing in the model is ignored."""
+    """Warn once that checkpointing in the model is ignored."""
     if any("recompute" in node.meta for node in graph.nodes):
         warnings.warn(
-            "the model checkpoints by itself; remat plans recomputation and ignores that: switch it off",
+            "the model has its own activation checkpointing, which remat ignores: switch it off",
             stacklevel=2,
         )
 

@@ -19,18 +19,16 @@ def has_no_data(tensor: Any) -> bool:
 def check_data(tensors: list[Any]) -> None:
     """Refuse to run on tensors that have no data."""
     if any(map(has_no_data, tensors)):
-        raise TorchError(
-            "parameters or inputs are on the device meta: there is nothing to run on; move the module first"
-        )
+        raise TorchError("parameters or inputs are on the device meta, which cannot run them; move the module first")
 
 
 @contextmanager
 def stand_ins(module: Any, given: Any, target: str = "") -> Iterator[Any]:
     """Yield the arguments with which a module is captured.
 
-    Traced on the device meta itself, PyTorch would choose other operators than on any device, with other results kept
-    for the backward. So within the context parameters, buffers and arguments are fake tensors on the device of those
-    arguments that have one, else on the CPU. Where everything has data, nothing is changed.
+    On the device meta itself, PyTorch would choose operators that no real device uses, and save other results for the
+    backward. Within the context, parameters, buffers and arguments are therefore fake tensors, on the device of those
+    arguments that have one, otherwise on the CPU. If everything has data, the context changes nothing.
 
     Parameters
     ----------

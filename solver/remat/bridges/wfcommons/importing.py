@@ -34,7 +34,7 @@ def import_workflow(source: Source, *, name: str | None = None, memory: bool = F
     Raises
     ------
     InstanceError
-        For what is no workflow of WfFormat 1.5 or 1.6 that has been run, with the path.
+        If the document is not a finished workflow of WfFormat 1.5 or 1.6; the message has the path.
     """
     document = read_source(source)
     version = text(document, "schemaVersion", "$")

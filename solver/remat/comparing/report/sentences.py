@@ -65,8 +65,9 @@ def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
     if not solved:
         needs = f"; {known}" if (known := remedy(cells)) else ""
         if any(cell.answer.outcome is Outcome.INFEASIBLE for cell in cells):
-            return f"there is no schedule: proved{needs}."
-        return f"none of {len(names)} found a schedule, and none is proved not to exist{needs}."
+            return f"proved that no schedule exists{needs}."
+        who = f"{len(names)} algorithm{'' if len(names) == 1 else 's'}"
+        return f"{who} found no schedule, without a proof that none exists{needs}."
     unbeaten = comparison.winners(cells)
     winners, best = list(dict.fromkeys(cell.job.algorithm for cell in unbeaten)), unbeaten[0]
     assert best.answer.makespan is not None

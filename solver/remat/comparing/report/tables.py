@@ -230,7 +230,7 @@ def remedy(cells: Sequence[Cell], *, to_paste: bool = True) -> str:
 
     enough = [cell.answer.least_budget for cell in cells if cell.answer.least_budget is not None]
     if enough:
-        return f"{shown(min(enough), up=True)} would do"
+        return f"{shown(min(enough), up=True)} is enough"
     needed = [cell.answer.least_needed for cell in cells if cell.answer.least_needed is not None]
     return f"at least {shown(max(needed), up=False)} is needed" if needed else ""
 

@@ -1,4 +1,4 @@
-"""What a configuration of a transformer says, in one vocabulary for all families, and its parameters by name."""
+"""The configuration of a transformer, in one vocabulary for all families, and its parameters by name."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedforward:
-    """A multilayer perceptron: up, activation, down; with a gate beside `up` where it is gated."""
+    """A multilayer perceptron: up, activation, down; optionally with a gate parallel to `up`."""
 
     inner: int
     gated: bool = True
@@ -138,7 +138,7 @@ class Feedforward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """A mixture of experts, each a gated perceptron, with experts that every token uses besides.
+    """A mixture of gated perceptrons as experts, with additional experts that every token uses.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What turns ids, patches or frames into hidden states: embeddings, blocks, a last norm.
+    """A stack that turns ids, patches or frames into hidden states: embeddings, blocks, a last norm.
 
     Attributes
     ----------

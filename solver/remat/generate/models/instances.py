@@ -20,7 +20,7 @@ from remat.generate.networks.training import Network, training_graph
 from remat.generate.pipeline import Cluster, pipeline_of
 
 USUAL_SEQUENCE = 4096
-"""Tokens of a sequence where nobody says, unless the model has fewer positions."""
+"""Default number of tokens of a sequence, unless the model has fewer positions."""
 
 MOST_CHUNKS = 2**20
 
@@ -54,7 +54,7 @@ class Workload:
 
     @property
     def chunked(self) -> bool:
-        """Whether the logits are made in parts, with their loss."""
+        """Whether logits and loss are computed in chunks."""
         return self.setting.chunks > 1 and self.model.vocabulary > 0
 
 
@@ -221,7 +221,7 @@ def chain(
     optimizer, master, accumulation
         Fields of `States`.
     flops, bandwidth, device
-        Of the device.
+        Properties of the device.
 
     Returns
     -------

@@ -1,9 +1,8 @@
-"""The kernels of a model's stages, for a batch and a length of sequences: operations with what their backwards read.
+"""The kernels of a model's stages, for a batch and a sequence length, with the values that their backwards read.
 
-Kernels are those of fused implementations: a norm saves its input and its statistics, attention in tiles its queries,
-keys, values, its output and a number per head and token (Dao 2023), a product its input, a gate both of its factors.
-Frozen products save nothing, and have no gradient of weights. An adapter of rank r saves the input and r numbers per
-token.
+Kernels are those of fused implementations. A norm saves its input and its statistics, a product its input, a gate both
+factors. Tiled attention saves queries, keys, values, its output and one number per head and token (Dao 2023). Frozen
+products save nothing, and have no weight gradient. An adapter of rank r saves the input and r numbers per token.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TOKEN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a batch is, and how kernels work.
+    """The shape of a batch, and the implementation of kernels.
 
     Attributes
     ----------
@@ -95,7 +94,7 @@ class Part:
     live : bool
         Whether something that comes before is trained.
     amounts : Amounts
-        Of one stage.
+        Amounts of one stage.
     """
 
     name: str
@@ -228,7 +227,7 @@ class Kernels:
         gathered: bool = False,
         passes: bool = False,
     ) -> Tensor:
-        """Append an operation; return what it writes. `kept` is written for its backward only."""
+        """Append an operation and return its output. `kept` is written only for its backward."""
         element, trained, stored = self.setting.element, 0, 0
         if weight:
             group, treatment = self.part.weights[weight], self.part.treatments[weight]
@@ -282,7 +281,7 @@ class Kernels:
         return self.op(name, [read], read.size, saves=[read], kept=[("statistics", statistics)], weight=name)
 
     def dropped(self, name: str, read: Tensor, dropout: bool) -> Tensor:
-        """Drop out, where that is what the model does."""
+        """Apply dropout if the model has it."""
         if not dropout:
             return read
         return self.op(f"{name}.dropout", [read], read.size, kept=[("mask", read.size // self.setting.element)])
@@ -383,7 +382,7 @@ class Kernels:
         return self.linear(f"{part}.down", inner, tokens)
 
     def experts(self, part: str, read: Tensor, layer: Experts) -> Tensor:
-        """Send each token to its experts, all with equally many tokens, and add up what they make."""
+        """Send each token to its experts, all with the same number of tokens, and add up their results."""
         picked = self.tokens * layer.chosen
         rows = self.setting.element * picked * self.model.hidden
         router = self.part.weights[f"{part}.router"]
@@ -454,7 +453,7 @@ class Kernels:
         return self.sum("residual", read, attended, made)
 
     def source(self) -> Tensor:
-        """Return what a stack reads: ids, pixels of patches, or frames."""
+        """Return the input of a stack: ids, pixels of patches, or frames."""
         weights, stack = self.part.weights, self.stack
         if stack.kind == "patches":
             pixels = self.setting.batch * (self.length - 1) * weights["patches"].rows
@@ -494,7 +493,7 @@ class Kernels:
         return self.op(f"{name}.gelu", [x], size, saves=[x])
 
     def head(self, read: Tensor, *, chunked: bool = False) -> Tensor:
-        """Last norm and what follows; the logits only where they are made at once."""
+        """The last norm and the head; logits only if they are not computed in chunks."""
         norm = f"{self.model.stacks()[-1][0]}norm"
         x = self.norm(norm, read) if norm in self.part.weights else read
         names = [name for name, _ in self.model.head]
@@ -507,7 +506,7 @@ class Kernels:
         return x if chunked else self.logits(x)
 
     def logits(self, read: Tensor) -> Tensor:
-        """Make the logits, with the table of the tokens where it is shared."""
+        """Compute the logits, with the token embedding if it is shared."""
         size = self.setting.element * self.tokens * self.model.vocabulary
         weight = "head" if "head" in self.part.weights else "decoder" if "decoder" in self.part.weights else ""
         flops = 2 * self.tokens * self.model.hidden * self.model.vocabulary
@@ -545,7 +544,7 @@ class Kernels:
         return x
 
     def loss(self) -> tuple[int, int]:
-        """Return the bytes that a loss needs besides logits and their gradient, and the work of its own products."""
+        """Return the bytes that a loss needs in addition to logits and their gradient, and the work of its products."""
         classes = self.model.vocabulary * self.tokens or self.model.classes * self.setting.batch
         probabilities = FLOAT32 * classes
         if self.setting.chunks == 1 or not self.model.vocabulary:

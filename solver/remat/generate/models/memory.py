@@ -28,7 +28,7 @@ SAME_STATES = {"adamw": "adam", "adamw8": "adam8"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What an optimizer keeps and needs, and how ranks share it.
+    """The states and temporary memory of an optimizer, and their partition over ranks.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Training:
     def step_bytes(self, element: int, count: int, largest: int) -> int:
         """Bytes that the optimizer's step takes for a moment, if so many are trained and the largest tensor has those.
 
-        A step that updates one parameter after another may hold a copy of the one before, which is no larger.
+        A step that updates one parameter after another may hold a copy of the previous parameter, which is not larger.
         """
         if self.optimizer == "none":
             return 0
@@ -76,7 +76,7 @@ class Training:
 
 
 class Static(NamedTuple):
-    """Bytes that are there whatever runs, on one rank; `gathered` is what ranks have of each other for a moment."""
+    """Permanent bytes of one rank; `gathered` is temporary memory for data of other ranks."""
 
     parameters: int
     gradients: int
@@ -91,19 +91,19 @@ class Static(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """The most that forward and backward hold beside static memory.
+    """The peak of forward and backward without static memory.
 
     Attributes
     ----------
     size : int
     logits : int
-        Of these, logits, their gradient and what the loss needs.
+        The part of logits, their gradient and the loss.
     moment : str
-        Where it is.
+        Name of the instant of the peak.
     recomputed : int
-        Blocks that run again.
+        Number of recomputed blocks.
     time : float
-        Seconds that these take.
+        Seconds of their recomputation.
     """
 
     size: int
@@ -136,7 +136,7 @@ def static_of(work: Workload, training: Training) -> Static:
 
 
 class Rows(NamedTuple):
-    """The stages one by one."""
+    """The individual stages."""
 
     source: int
     output: list[int]
@@ -207,7 +207,7 @@ def peak_of(rows: Rows, recomputed: int, *, chunked: bool) -> Peak:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a training step takes.
+    """Memory and time of a training step.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class Estimate:
     plain, full : Peak
         Without recomputation, and with all blocks recomputed.
     chosen : Peak or None
-        The fewest blocks recomputed that fit; None where nothing fits, or no budget was given.
+        The smallest number of recomputed blocks that fits; None if none fits, or without a budget.
     blocks : int
     total_time : float
         Seconds of the forward and the backward without recomputation.
@@ -245,7 +245,7 @@ class Estimate:
 
 
 def estimate(work: Workload, training: Training, available: int | None = None) -> Estimate:
-    """Return what a training step takes, and the fewest recomputed blocks that fit into so many bytes."""
+    """Return memory and time of a training step, and the smallest number of recomputed blocks that fits the bytes."""
     rows = rows_of(stages_of(work), work)
     blocks = sum(rows.block)
     static = static_of(work, training)
@@ -293,7 +293,7 @@ def largest_batch(work: Workload, training: Training, available: int, *, recompu
 
 
 def longest_sequence(work: Workload, training: Training, available: int, *, recompute: bool) -> int | None:
-    """Return the longest sequence that fits, at most what the model has positions for; None if it has one length."""
+    """Return the longest sequence that fits, up to the model's positions; None if the model has a fixed length."""
     if work.model.decoder.length is not None:
         return None
 

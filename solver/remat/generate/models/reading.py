@@ -130,7 +130,7 @@ def read_model(source: str | os.PathLike[str] | Mapping[str, Any], name: str | N
     Raises
     ------
     InstanceError
-        For a file that is no such configuration, a family that is not known, or a field out of range; the message has
+        For a file that is not such a configuration, an unknown family, or a field out of range; the message has
         the file and the key.
     """
     if isinstance(source, Mapping):

@@ -1,4 +1,4 @@
-"""What of a model is trained: adapters, frozen parameters, quantized matrices."""
+"""Fine-tuning of a model: adapters, frozen parameters, quantized matrices."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MOST_RANK = 65_536
 
 
 class Treatment(NamedTuple):
-    """What becomes of one group of parameters.
+    """The treatment of one group of parameters in fine-tuning.
 
     Attributes
     ----------
     trained : bool
-        Whether its own parameters are trained.
+        Whether the parameters of the group are trained.
     rank : int
-        Of the adapter beside it; 0: there is none.
+        Rank of its adapter; 0: no adapter.
     packed : str
-        How it is quantized; empty: it is not.
+        Quantization; empty: none.
     """
 
     trained: bool = True
@@ -60,12 +60,12 @@ class Treatment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Which parameters are trained.
+    """The parameters that are trained.
 
     Attributes
     ----------
     rank : int
-        Of adapters; 0: there are none. With adapters, everything else is frozen.
+        Rank of adapters; 0: none. With adapters, everything else is frozen.
     targets : tuple of str
         Matrices that have adapters: the last part of their names (``q``, ``down``), or patterns of whole names; empty:
         every matrix of the blocks.
@@ -101,12 +101,12 @@ class Tuning:
         names = dict(model.weights())
         for pattern in self.frozen:
             if not any(fnmatchcase(name, pattern) for name in names):
-                raise ValueError(f"frozen {brief(pattern)} is no parameter of the model; names are {_some(names)}")
+                raise ValueError(f"frozen {brief(pattern)} is not a parameter of the model; names are {_some(names)}")
         for target in self.targets:
             alone = Tuning(self.rank, (target,))
             if not any(weight.linear and alone._target(name) for name, weight in names.items()):
                 known = dict.fromkeys(name.rpartition(".")[2] for name, weight in names.items() if weight.linear)
-                raise ValueError(f"lora: {brief(target)} is no matrix of the blocks; those are {', '.join(known)}")
+                raise ValueError(f"lora: {brief(target)} is not a matrix of the blocks; these are {', '.join(known)}")
         if not any(self.of(name, weight).trained_parameters(weight) for name, weight in names.items()):
             raise ValueError("frozen: every parameter is frozen, so there is nothing to train")
         if self.packed and not any(self.of(name, weight).packed for name, weight in names.items()):

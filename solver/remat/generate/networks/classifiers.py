@@ -4,17 +4,17 @@ Layer tables are the published ones, as the common implementations have them:
 
 - VGG: Simonyan and Zisserman 2015, *Very deep convolutional networks for large-scale image recognition*, table 1,
   columns A, B, D and E; batch norms after Ioffe and Szegedy 2015.
-- ResNet: He et al. 2016, table 1 (see `remat.generate.networks.resnet`); in place, norms and rectifiers are those of
-  Rota Bulo, Porzi and Kontschieder 2018, *In-place activated BatchNorm for memory-optimized training of DNNs*: one
-  kernel that works in place, whose backward reads its output and inverts the activation (algorithms 1 and 2).
-- DenseNet: Huang et al. 2017, *Densely connected convolutional networks*, table 1; shared storage and norms that are
-  made again after Pleiss et al. 2017, *Memory-efficient implementation of DenseNets*, section 3.
+- ResNet: He et al. 2016, table 1 (see `remat.generate.networks.resnet`). The in-place variant uses the norms and
+  rectifiers of Rota Bulo, Porzi and Kontschieder 2018, *In-place activated BatchNorm for memory-optimized training of
+  DNNs*: one in-place kernel, whose backward reads its output and inverts the activation (algorithms 1 and 2).
+- DenseNet: Huang et al. 2017, *Densely connected convolutional networks*, table 1; shared storage and recomputed norms
+  after Pleiss et al. 2017, *Memory-efficient implementation of DenseNets*, section 3.
 - Inception-v3: Szegedy et al. 2016, *Rethinking the Inception architecture for computer vision*, figures 5 to 7 and 10,
   and table 1, without the auxiliary classifier: see `remat.generate.networks.inception`.
 - MobileNet: Howard et al. 2017, *MobileNets: efficient convolutional neural networks for mobile vision applications*,
   table 1, of full width.
 - FCN-8s classifies pixels: Long, Shelhamer and Darrell 2015, *Fully convolutional networks for semantic segmentation*,
-  figure 3, on VGG-16; convolutions keep edges, where the authors pad the image by 100 pixels and crop.
+  figure 3, on VGG-16. Convolutions keep edges; the authors instead pad the image by 100 pixels and crop.
 
 Rectifiers, sums of residual streams and of gradients work in place.
 """
@@ -80,7 +80,7 @@ def vgg(
     norm : bool
         Whether each convolution has a batch norm, and no bias.
     dtype : {"fp16", "bf16", "fp32"}
-        Of activations, gradients and weights.
+        Type of activations, gradients and weights.
     keep_gradients : bool
         Whether the weights' gradients stay resident to the end (as `outputs`).
     flops, bandwidth : float, optional
@@ -486,7 +486,7 @@ class _DenseNet:
         return self._convolved(f"{name}.2", self._normed(f"{name}.2", [x]), growth, kernel=3)
 
     def _normed(self, name: str, reads: Sequence[Image]) -> Image:
-        """Norm and rectifier of all features so far."""
+        """Norm and rectifier of all features up to here."""
         kernels, again = self.kernels, self.again
         if len(reads) > 1 and not self.shared:
             copied, joined = kernels.concatenate(f"{name}.copy", *reads, again=again)

@@ -1,4 +1,4 @@
-"""Convolutions, norms and pools as operations: what the networks for images are built from."""
+"""Convolutions, norms and pools as operations, the building blocks of networks for images."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class ImageKernels:
     ) -> tuple[Operation, Image]:
         """Convolve: ``2*B*K*E^2*C*k^2`` FLOP for C channels in, K out and an output of edge E.
 
-        Padding defaults to half the kernel, in each direction of its own. The backward saves the input. Of several
-        groups, each reads its share of the channels in; as many groups as these are a depthwise convolution.
+        Padding defaults to half the kernel, separately for each direction. The backward saves the input. Each group
+        reads its share of the input channels; a depthwise convolution has one group per channel.
         """
         high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
         around = high // 2 if padding is None else padding
@@ -81,7 +81,7 @@ class ImageKernels:
     def norm(self, name: str, *reads: Image, again: bool = False) -> tuple[Operation, Image]:
         """Batch norm; saves its input and the fp32 mean and deviation of each channel.
 
-        Of several inputs it takes the channels of all, which then lie side by side in one storage, and so do their
+        It reads the channels of all inputs, which are stored side by side, and so do their
         gradients.
         """
         channels = sum(read.channels for read in reads)

@@ -8,7 +8,7 @@ from remat.generate.networks.images import Image, ImageKernels
 from remat.generate.networks.operations import Operation
 
 SMALLEST_INCEPTION = 75
-"""Least edge of an image of which something is left in the end."""
+"""Smallest edge of an image that the last layer supports."""
 
 Kernel = int | tuple[int, int]
 

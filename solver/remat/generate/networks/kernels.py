@@ -39,7 +39,7 @@ class Kernel:
 
     @property
     def writes_its_own(self) -> bool:
-        """Whether what it writes is one value with its name: the short form of task graphs."""
+        """Whether its only output is a value with its name: the short form of task graphs."""
         return self.writes == (self.name,)
 
 
@@ -91,7 +91,7 @@ class Kernels:
         self.add(name, reads, {write: self.sizes[reads[0]]}, in_place=in_place)
 
     def parameter(self, name: str, count: int, bias: int = 0) -> None:
-        """Declare a parameter; its bias has a gradient of its own."""
+        """Declare a parameter; its bias has a separate gradient."""
         self.parameters[name] = count + bias
         self.gradients[name] = (name, count)
         if bias:
@@ -102,7 +102,7 @@ class Kernels:
         return self.element * self.gradients[gradient][1]
 
     def rename(self) -> None:
-        """Call what a kernel writes alone like the kernel: task graphs have a short form for that."""
+        """Name the only output of a kernel like the kernel, which gives the short form of task graphs."""
         alone = {kernel.writes[0]: kernel.name for kernel in self.kernels if len(kernel.writes) == 1}
         self.kernels = [
             replace(
@@ -123,7 +123,7 @@ class Kernels:
         return found
 
     def listed(self) -> dict[str, int]:
-        """Return the values that need a row of their own, with their sizes."""
+        """Return the values that need a separate entry, with their sizes."""
         own = {kernel.name for kernel in self.kernels if kernel.writes_its_own}
         return {name: size for name, size in self.sizes.items() if name not in own}
 

@@ -1,10 +1,10 @@
 """Training graphs of unrolled LSTM language models, kernel by kernel.
 
-Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000; the language model is that of Zaremba,
-Sutskever and Vinyals 2014, *Recurrent neural network regularization*: an embedding, layers of LSTM cells with dropout
-between them and not in time, a softmax at each step (section 3, equations 1 to 6; the sizes of section 4.1). A cell has
-two matrices, of ``4*h*(x + h)`` entries for x inputs and h units, and two biases of ``4*h``; its forward takes
-``8*h*(x + h)`` FLOP for each sequence, its backward twice as many.
+Cells follow Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000. The language model is that of
+Zaremba, Sutskever and Vinyals 2014, *Recurrent neural network regularization* (section 3, equations 1 to 6; sizes of
+section 4.1). It has an embedding, layers of LSTM cells with dropout between layers but not in time, and a softmax at
+each step. A cell has two matrices with ``4*h*(x + h)`` entries for x inputs and h units, and two biases of ``4*h``. Its
+forward takes ``8*h*(x + h)`` FLOP for each sequence, its backward twice as many.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def lstm(
     dropout : bool
         Whether dropout masks (one byte an entry) are drawn and saved.
     dtype : {"fp16", "bf16", "fp32"}
-        Of activations, gradients and weights.
+        Type of activations, gradients and weights.
     keep_gradients : bool
         Whether the gradients, which are added up over time in place, stay resident to the end (as `outputs`).
     flops, bandwidth : float, optional

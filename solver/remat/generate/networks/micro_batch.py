@@ -1,16 +1,16 @@
-"""One micro-batch of a transformer's training step, kernel by kernel: what `transformer_step` repeats.
+"""One micro-batch of a transformer's training step, kernel by kernel; `transformer_step` repeats it.
 
-Activations, arithmetic and parameters are those of `transformer` (Korthikanti et al. 2022; Narayanan et al. 2021), a
-task a kernel, with these published kernels:
+Activations, arithmetic and parameters are those of `transformer` (Korthikanti et al. 2022; Narayanan et al. 2021). Each
+kernel is a task. The kernels are published ones:
 
-- Llama style (`Architecture.gated`): RMSNorm as Zhang and Sennrich 2019 write it (mean square, root, scaling, weight);
-  rotary embeddings as Su et al. 2021, equation 34 (a turned copy, two products, a sum); SwiGLU (Shazeer 2020);
-  queries in groups, of which each has one key and value (Ainslie et al. 2023).
+- Llama style (`Architecture.gated`): RMSNorm of Zhang and Sennrich 2019 (mean square, root, scaling, weight); rotary
+  embeddings of Su et al. 2021, equation 34 (a rotated copy, two products, a sum); SwiGLU (Shazeer 2020); grouped
+  queries, with one key and value per group (Ainslie et al. 2023).
 - GPT style: LayerNorm, biases, GELU, dropout, one kernel each.
-- Tiled attention backward: FlashAttention-2 (Dao 2023, algorithm 2): row sums of the output times its gradient, the
-  products (with the scores made again), the gradient of the queries from its fp32 sums; keys' and values' gradients of
-  each head are added up by group.
-- The weights' gradients of norms: sums by parts of the tokens, then of the parts.
+- Tiled attention backward: FlashAttention-2 (Dao 2023, algorithm 2). It computes row sums of the output times its
+  gradient, the products with recomputed scores, and the gradient of the queries from its fp32 sums. Gradients of keys
+  and values are added up over the heads of a group.
+- Gradients of norm weights: sums over parts of the tokens, then over the parts.
 """
 
 from __future__ import annotations

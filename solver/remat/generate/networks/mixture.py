@@ -1,9 +1,9 @@
 """Transformers whose multilayer perceptrons are mixtures of experts, kernel by kernel.
 
-Jiang et al. 2024, *Mixtral of experts* (section 2): each token goes to the `chosen` experts with the largest logits of
-a linear router, weighted by the softmax over these. The load is taken to be balanced: each expert has
-``ceil(tokens * chosen / experts)`` tokens, the capacity of Lepikhin et al. 2021, *GShard*, at factor one. Expert by
-expert, tokens are gathered, go through SwiGLU, are weighted, and added to the output in place.
+The model is that of Jiang et al. 2024, *Mixtral of experts* (section 2). Each token goes to the `chosen` experts with
+the largest logits of a linear router, weighted by the softmax over these logits. The load is assumed to be balanced:
+each expert has ``ceil(tokens * chosen / experts)`` tokens, the capacity of Lepikhin et al. 2021, *GShard*, at factor
+one. Each expert gathers its tokens, applies SwiGLU, weights the results, and adds them to the output in place.
 """
 
 from __future__ import annotations

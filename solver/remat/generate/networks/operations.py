@@ -57,7 +57,7 @@ class Operation:
     saves : tuple of Tensor
         What the backward reads.
     flops : int
-        Of the forward; the backward spends as many for each of its two products (input and weight
+        Operations of the forward; the backward needs as many for each of its two products (input and weight
         gradients, or the gradients of both factors), plus `backward_extra_flops`.
     weights : int
         Bytes of parameters.
@@ -188,7 +188,7 @@ def check_stages(stages: Sequence[Document], static_memory: int, remedy: str) ->
 
 
 def saved_tensors(operations: Sequence[Operation]) -> tuple[Tensor, ...]:
-    """Return what the backward needs beyond the stage's input and output, each tensor once."""
+    """Return the tensors that the backward needs in addition to the stage's input and output, each once."""
     ends = {operations[0].reads[0], operations[-1].writes[0]}
     found = dict.fromkeys(tensor for operation in operations for tensor in operation.saves)
     return tuple(tensor for tensor in found if tensor not in ends)
@@ -209,7 +209,7 @@ def _accumulations(operations: Sequence[Operation], without: set[Tensor]) -> int
 
 
 def _forward_workspace(operations: Sequence[Operation], saved: Sequence[Tensor]) -> int:
-    """Peak of the live bytes beyond the input, the output and what is saved (0 at least)."""
+    """Peak of the live bytes without the input, the output and saved tensors (at least 0)."""
     source, output = operations[0].reads[0], operations[-1].writes[0]
     last = {tensor: k for k, operation in enumerate(operations) for tensor in (*operation.writes, *operation.reads)}
     live: set[Tensor] = set()

@@ -1,4 +1,4 @@
-"""Parameters, gradients and optimizer states as values of a chain, of one of several ranks, with a host behind it."""
+"""Parameters, gradients and optimizer states as values of a chain, for one of several ranks with a host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATES = {
     "none": (0, 0),
 }
 BARE = ("sgd", "none")
-"""Optimizers that update parameters in their own precision if nobody asks for a master copy."""
+"""Optimizers that by default update parameters in their precision, without a master copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,9 @@ class States:
         check.integer("zero", self.zero, minimum=0, maximum=MOST_ZERO)
         check.integer("bucket", self.bucket, minimum=0)
         if self.zero and self.data == 1:
-            raise ValueError(f"zero {self.zero} shares states out among several ranks: data says how many, and is 1")
+            raise ValueError(
+                f"zero {self.zero} distributes states over several ranks, but data, the number of ranks, is 1"
+            )
         if not isinstance(self.frozen, bool):
             raise ValueError(f"frozen must be true or false, not {self.frozen!r:.60}")
         if self.frozen and self.parameters not in ("static", "none"):
@@ -202,7 +204,7 @@ def _machine(states: States) -> dict[str, Any]:
 
 
 def offloading_machine(link: Number, host_speed: Number) -> Document:
-    """Return a device and its host, with a link each way of `link` bytes/s, and a processor at each."""
+    """Return a device and its host, each with a processor, and a link of `link` bytes/s in each direction."""
     return {
         "memories": [{"name": "device"}, {"name": "host"}],
         "processors": [

@@ -1,14 +1,14 @@
 """Backpropagation through time of a recurrent layer, as a loop of equal steps.
 
-A step reads the state before it and a token's input of the same width, which stays at hand. With h units and B
-sequences, of 1 or 4 gates:
+A step reads the previous state and a token's input of the same width, which stays in memory. For h units and B
+sequences, the cells are:
 
-- `lstm` (Hochreiter and Schmidhuber 1997, with forget gates): 4 gates, 16 B h^2 FLOP, a state of hidden and cell
-  activations, 2 B h entries, and a tape of the gates and the activated cell, 5 B h entries;
-- `rnn` (Elman 1990): one, 4 B h^2 FLOP, a state of B h entries, and a tape of its activation, B h entries.
+- `lstm` (Hochreiter and Schmidhuber 1997, with forget gates): 4 gates, 16 B h^2 FLOP. The state has 2 B h entries
+  (hidden and cell activations), the tape 5 B h entries (the gates and the activated cell);
+- `rnn` (Elman 1990): 1 gate, 4 B h^2 FLOP, a state of B h entries, and a tape of B h entries (its activation).
 
 The backward of a step takes twice its forward. Gruslys et al. 2016, *Memory-efficient backpropagation through time*,
-compare what to keep on such loops: hidden states (the state), internal ones (the tape), or both.
+compare three policies for such loops: keep hidden states (the state), internal states (the tape), or both.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def recurrent(
     flops, bandwidth : float, optional
         Default: those of the device for `dtype`.
     device : str
-        Of the shipped table (`remat.generate.devices`).
+        A device of the shipped table (`remat.generate.devices`).
 
     Returns
     -------

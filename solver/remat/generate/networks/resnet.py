@@ -1,8 +1,8 @@
 """Analytic ResNet chains from the published layer table.
 
-He, Zhang, Ren and Sun 2016, *Deep residual learning for image recognition*, table 1, with the stride of a
-bottleneck in its 3x3 convolution, as the common implementations have it (4.1 instead of 3.8 billion
-multiply-adds for ResNet-50 at 224 pixels).
+The table is table 1 of He, Zhang, Ren and Sun 2016, *Deep residual learning for image recognition*. As in common
+implementations, the 3x3 convolution of a bottleneck has the stride (4.1 instead of 3.8 billion multiply-adds for
+ResNet-50 at 224 pixels).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def resnet(
         Edge of the square images in pixels, at least 32.
     batch, classes : int
     dtype : {"fp16", "bf16", "fp32"}
-        Of activations, gradients and weights.
+        Type of activations, gradients and weights.
     optimizer : {"momentum", "sgd", "none", "omitted"}
         What stays resident: weights, gradients and (momentum) one state each, at the size of `dtype`; omitted
         counts nothing, the budget then speaks of activations alone.

@@ -207,14 +207,14 @@ class Step:
                     yield self._update(name, held)
 
     def _kernels_of_gradients(self) -> Counter[str]:
-        """Count the kernels that make the gradients of each parameter."""
+        """Count the kernels that compute the gradients of each parameter."""
         counted: Counter[str] = Counter()
         for gradient, makers in self.makers.items():
             counted[self.once.gradients[gradient][0]] += len(makers)
         return counted
 
     def _update(self, name: str, held: dict[str, str]) -> Document:
-        """Return the task that makes a parameter of its gradients, at the host or anywhere."""
+        """Return the task that updates a parameter from its gradients, at the host or anywhere."""
         letters = "WO" if self.state else "W"
         reads = [held[gradient] for gradient in self.makers if self.once.gradients[gradient][0] == name]
         reads += [f"{letter}.{name}" for letter in letters if letter == "O" or not self.mixed]

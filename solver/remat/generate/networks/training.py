@@ -40,8 +40,8 @@ class Network:
 def training_graph(network: Network, device: Device, *, keep_gradients: bool, in_place: bool = False) -> Document:
     """Return the joint forward and backward graph of a network.
 
-    Every kernel is a task; its backward reads what the operation saves and the gradients of what it wrote,
-    and writes the gradients of what it read and of its weights. Through sums gradients pass without a task.
+    Every kernel is a task. Its backward reads the saved values and the gradients of the outputs, and writes the
+    gradients of the inputs and weights. Gradients pass through sums without a task.
 
     Parameters
     ----------

@@ -1,12 +1,14 @@
 """Analytic transformer chains from published layer formulas.
 
 Activations follow Korthikanti et al. 2022, *Reducing activation recomputation in large transformer models*
-(section 4), tensor by tensor: at 16 bit a layer needs ``s*b*h*(34 + 5*a*s/h)`` bytes, its own input included,
-which the term with `a` leaves when attention is computed in tiles (Dao et al. 2022, *FlashAttention*).
-Arithmetic: ``24*b*s*h^2 + 4*b*s^2*h`` FLOP forward per layer, twice that backward (tiled attention computes
-its scores again there: half of its forward more), ``2*b*s*h*V`` for the logits. Parameters, with biases and
-norms: ``12*l*h^2*(1 + 13/(12*h)) + (V + s)*h + 2*h`` (Narayanan et al. 2021, *Efficient large-scale language
-model training on GPU clusters*, plus the final norm).
+(section 4), tensor by tensor. At 16 bit a layer needs ``s*b*h*(34 + 5*a*s/h)`` bytes, including its input. Tiled
+attention (Dao et al. 2022, *FlashAttention*) does not have the term with `a`.
+
+Arithmetic: ``24*b*s*h^2 + 4*b*s^2*h`` FLOP forward per layer and twice that backward, ``2*b*s*h*V`` for the logits. The
+backward of tiled attention recomputes its scores, which costs another half of its forward.
+
+Parameters, with biases and norms: ``12*l*h^2*(1 + 13/(12*h)) + (V + s)*h + 2*h``, after Narayanan et al. 2021,
+*Efficient large-scale language model training on GPU clusters*, plus the final norm.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from remat.generate.networks.parameters import States, with_parameters
 TOKEN = 8  # bytes of a token or position id (int64)
 FLOAT32 = 4
 LONGEST = 10**12
-"""Most tokens before a slice."""
+"""Maximum number of tokens before a slice."""
 GRANULARITIES = ("block", "sublayer")
 
 
@@ -32,9 +34,9 @@ GRANULARITIES = ("block", "sublayer")
 class Architecture:
     """Hyper-parameters of a transformer language model.
 
-    `gated` stands for the Llama style: SwiGLU with three matrices, RMSNorm, no biases. `rotary` means that
-    no table of positions is learned, `tied` that the head shares the embedding's matrix. `key_heads` says how many
-    keys and values the heads' queries share (0: each has its own).
+    `gated` selects the Llama style: SwiGLU with three matrices, RMSNorm, no biases. `rotary` means that
+    no table of positions is learned, `tied` that the head shares the embedding's matrix. `key_heads` is the number of
+    heads of keys and values that the queries share (0: one per query head).
     """
 
     layers: int
@@ -407,12 +409,12 @@ class Kernels:
 
 
 def architecture(preset: str, given: Mapping[str, int | None], dropout: bool | None) -> Architecture:
-    """Return the architecture of a preset with what is given changed (see `changed`)."""
+    """Return the architecture of a preset with changed hyper-parameters (see `changed`)."""
     return changed(PRESETS[preset], given, dropout)
 
 
 def changed(model: SomeArchitecture, given: Mapping[str, int | None], dropout: bool | None) -> SomeArchitecture:
-    """Return an architecture with what is given changed.
+    """Return an architecture with changed hyper-parameters.
 
     Raises
     ------

@@ -35,7 +35,7 @@ def transformer_step(
     bandwidth: float | None = None,
     device: str = DEFAULT,
 ) -> Document:
-    """Return the training step of a transformer as a task graph: forward and backward of each micro-batch, in turns.
+    """Return the training step of a transformer as a task graph that runs one micro-batch after the other.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ def unet(
 ) -> Document:
     """Return the training graph of a U-Net: encoder, decoder, and the skips that live from one to the other.
 
-    Ronneberger, Fischer and Brox 2015, *U-Net: convolutional networks for biomedical image segmentation*,
-    figure 1, with padded convolutions and batch norms: 23 convolutions and 31 million parameters at the
-    defaults.
+    The network is figure 1 of Ronneberger, Fischer and Brox 2015, *U-Net: convolutional networks for biomedical image
+    segmentation*, with padded convolutions and batch norms. It has 23 convolutions and 31 million parameters by
+    default.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def unet(
         Edge of the square images in pixels, a multiple of 2^depth.
     batch, classes : int
     dtype : {"fp16", "bf16", "fp32"}
-        Of activations, gradients and weights.
+        Type of activations, gradients and weights.
     keep_gradients : bool
         Whether the weights' gradients stay resident to the end (as `outputs`).
     flops : float, optional

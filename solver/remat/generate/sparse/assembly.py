@@ -21,7 +21,7 @@ class Storage:
     factors_in_core : bool
         The factors stay in memory, in a separate permanent area; otherwise they leave it as soon as they are computed.
     entry_bytes : int
-        Of one entry; 1 counts entries.
+        Bytes of one entry; 1 counts entries.
     """
 
     symmetric: bool = False
@@ -83,15 +83,16 @@ def _squares(n: int) -> int:
 def assembly_tree(pattern: Pattern, *, relax: int = 0) -> AssemblyTree:
     """Return the assembly tree of a matrix in its given order.
 
-    Fundamental supernodes (Liu, Ng and Peyton 1993): column j + 1 goes on with the supernode of j if j is its only
-    child and its column is that of j without the first entry. Then, from the leaves up, each node absorbs children for
-    as long as it eliminates at most `relax` columns, those whose absorption adds the fewest zeros first (CHOLMOD's
-    first rule); what an absorbed child had below it stays below. A forest is joined by a virtual root without columns.
+    Nodes are fundamental supernodes (Liu, Ng and Peyton 1993): column j + 1 continues the supernode of j if j is its
+    only child and its column is that of j without the first entry. Then, from the leaves up, each node absorbs children
+    while it eliminates at most `relax` columns. Children whose absorption adds the fewest zeros come first (CHOLMOD's
+    first rule). Children of an absorbed child become children of the node. A virtual root without columns joins a
+    forest.
 
     Parameters
     ----------
     pattern : Pattern
-        Of order 1 at least.
+        A pattern of order 1 or more.
     relax : int
         Maximum number of columns of a node that has absorbed children; 0 and 1 absorb nothing.
 

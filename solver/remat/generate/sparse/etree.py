@@ -68,16 +68,16 @@ def postordered(pattern: Pattern) -> tuple[Pattern, list[int], list[int]]:
 def column_counts(pattern: Pattern, parent: Sequence[int]) -> list[int]:
     """Return the entries of each column of the Cholesky factor, the diagonal included.
 
-    Gilbert, Ng and Peyton 1994, in the form that counts row subtrees by their leaves: column j is a leaf of row i's
-    subtree if A has the entry (i, j) and no such entry lies below j; each further leaf overlaps with the one before
-    it from their lowest common ancestor on. Nearly O(entries).
+    The algorithm of Gilbert, Ng and Peyton 1994 counts row subtrees by their leaves. Column j is a leaf of row i's
+    subtree if A has the entry (i, j) and no entry of row i in a descendant of j. Each further leaf overlaps with the
+    previous leaf from their lowest common ancestor on. Nearly O(entries).
 
     Parameters
     ----------
     pattern : Pattern
         Numbered by a post-order of its elimination tree (`postordered`).
     parent : sequence of int
-        That tree.
+        The elimination tree.
     """
     n = len(pattern)
     first = list(range(n))  # the first descendant of each column

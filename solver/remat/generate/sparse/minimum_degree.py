@@ -10,9 +10,9 @@ from remat.generate.sparse.pattern import Pattern
 def minimum_degree(pattern: Pattern) -> list[int]:
     """Return a fill-reducing order.
 
-    Amestoy, Davis and Duff 1996: eliminated columns become elements, whose variables form cliques that are never
-    written out; elements that a new one covers are absorbed; variables with the same neighbours are merged into
-    one and eliminated together; degrees are bounded from above by
+    The algorithm is that of Amestoy, Davis and Duff 1996. Eliminated columns become elements, whose variables form
+    implicit cliques. A new element absorbs the elements that it covers. Variables with the same neighbours are merged
+    and eliminated together. Degrees are bounded from above by
 
         d_i = min( n - k, d_i + |L_p - i|, |A_i - i| + |L_p - i| + sum over e of |L_e - L_p| ).
 
@@ -34,7 +34,7 @@ class _Elimination:
     """The quotient graph while it is eliminated.
 
     `variables[i]` and `elements[i]` are the neighbours of variable i; `members[e]` the variables of element e.
-    `weight[i]` is the number of columns that variable i stands for, 0 once it is merged or eliminated.
+    `weight[i]` is the number of columns that variable i represents; 0 if it is merged or eliminated.
     """
 
     def __init__(self, pattern: Pattern) -> None:

@@ -43,10 +43,11 @@ def reverse_cuthill_mckee(pattern: Pattern) -> list[int]:
 def nested_dissection(pattern: Pattern) -> list[int]:
     """Return a nested dissection order with breadth-first separators (George and Liu 1978).
 
-    From a vertex at the edge of the part (found by searching twice), each level separates what comes before it
-    from what comes behind: the one that is smallest in proportion to the smaller side is taken, without the vertices
-    that do not touch what is behind. Parts of up to `LEAF` columns are ordered by minimum degree. O(entries log n)
-    where the parts are balanced. Good on meshes; graphs with short paths want `amd`.
+    Two breadth-first searches find a vertex at the edge of the part. Each level of the search from this vertex
+    separates the levels before it from the levels after it. The separator is the level with the smallest ratio of its
+    size to the smaller side, without vertices that have no neighbour after it. Parts of up to `LEAF` columns are
+    ordered by minimum degree. O(entries log n) if the parts are balanced. Good for meshes; `amd` is better for graphs
+    with short paths.
     """
     graph = pattern.lists()
     part = [0] * len(graph)  # the part that a vertex belongs to; -1 once it has its place

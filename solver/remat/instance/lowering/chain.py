@@ -87,7 +87,7 @@ def machine_of_adjoint(instance: AdjointInstance) -> Machine:
 
 def _working_sizes(instance: AdjointInstance) -> tuple[int, int]:
     """Return the size of the largest state, and the largest sum of state, adjoint and tape."""
-    if isinstance(instance.steps, int):  # avoid an array as long as the adjoint
+    if isinstance(instance.steps, int):  # avoid an array of the adjoint's length
         adjoint = instance.state_size if instance.adjoint_size is None else instance.adjoint_size
         return instance.state_size, instance.state_size + adjoint + (instance.tape_size or 0)
     chain = adjoint_arrays(instance)

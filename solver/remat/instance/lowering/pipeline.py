@@ -1,8 +1,8 @@
 """Pipelines: tasks are layers times micro-batches; the schedule chooses the device of each task.
 
-Tasks are ``Fe{l}.{m}`` (layer l from 1, micro-batch m from 0), then ``B{l}.{m}``, then ``W{l}.{m}`` for the layers
-whose backward has two halves; each group is sorted by layer. If r devices share each micro-batch of a layer, its tasks
-are numbered by parts: r m + i for part i. Values are numbered likewise. Their number of pieces depends on their
+Tasks are ``Fe{l}.{m}`` (layer l from 1, micro-batch m from 0), then ``B{l}.{m}``, then ``W{l}.{m}`` for the layers with
+a backward in two halves. Each group is sorted by layer. If r devices share each micro-batch of a layer, its tasks are
+numbered by parts: r m + i for part i. Values are numbered in the same scheme. Their number of pieces depends on their
 producers and readers, so that each byte is sent once.
 """
 
@@ -219,7 +219,7 @@ class _Lowering:
     def _reads_of_backward(self, layer: int) -> IntArray:
         own = self.layers[layer].backward_reads
         wanted = self.instance.backward_reads if own is None else own
-        # The forward must run first, whatever the backward reads: the saved value, perhaps of size 0, ensures that.
+        # The forward must run first, for any reads of the backward: the saved value, perhaps of size 0, ensures this.
         gradients = [self.y[layer, reader] for reader in self.readers[layer]]
         per_batch = [self.s[layer], *gradients, *self._if(self.v, layer)]
         if "input" in wanted:

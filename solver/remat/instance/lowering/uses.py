@@ -1,4 +1,4 @@
-"""How an instance uses the parts of its machine, for their canonical order."""
+"""The use of the machine's parts by an instance, for their canonical order."""
 
 from __future__ import annotations
 

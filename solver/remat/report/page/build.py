@@ -32,7 +32,7 @@ KEYS = (
     ("drag, ← and →", "move"),
     ("shift and drag", "zoom into a stretch"),
     ("double click, 0", "the whole schedule"),
-    ("p", "the peak of each memory in turn"),
+    ("p", "the peak of each memory, one after the other"),
     (", and .", "the change of memory before and after the cursor"),
     ("click", "keep the cursor where it is; again: let it go"),
     ("/", "find tasks and values by words of their names; n and N: next and previous match"),
@@ -83,7 +83,7 @@ def page(result: Result) -> str:
         _legend(result, head),
         _picture(_in_words(head, result)),
         '<p id="trouble" hidden>This browser cannot unpack the schedule: it takes one of 2023 or later.</p>',
-        "<noscript><p>The picture needs JavaScript; nothing is loaded from elsewhere.</p></noscript>",
+        "<noscript><p>The picture needs JavaScript; the page loads no other files.</p></noscript>",
         _RESIDENTS,
         f"<section><h2>At the peak</h2>{''.join(_peaks(head, result))}</section>",
         f"<details><summary>How it was found</summary><pre>{escape(summary(result))}</pre></details>",
@@ -244,7 +244,7 @@ def _controls() -> str:
         ("-", "−", "zoom out"),
         ("+", "+", "zoom in"),
         ("0", "whole", "the whole schedule"),
-        ("p", "peak", "the peak of each memory in turn"),
+        ("p", "peak", "the peak of each memory, one after the other"),
         ("l", "lifetimes", "lifetimes of the largest values at the peak"),
         ("d", "light / dark", "light or dark"),
         ("?", "keys", "all keys"),
@@ -331,7 +331,7 @@ def _in_words(head: Mapping[str, Any], result: Result) -> str:
 
 
 MOST_PEAKS = 8
-"""Memories whose peaks are told in words, the fullest first."""
+"""Number of memories whose peaks are described in words, the fullest first."""
 
 
 def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:

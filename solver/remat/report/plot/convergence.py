@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 4.2
 _BEST, _BOUND = "#0072B2", "#606060"
-"""As in pictures of curves: times and bounds, which are no phases."""
+"""Colours as in pictures of curves: times and bounds are not phases."""
 
 
 def convergence(result: Result) -> Figure:
@@ -31,7 +31,7 @@ def convergence(result: Result) -> Figure:
 
     events = result.history
     if not events:
-        raise OptionError("nothing was reported on the way to this schedule, so there is nothing to draw")
+        raise OptionError("the solve reported no intermediate schedules or bounds, so there is no convergence to draw")
     figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
     axes = figure.add_axes((LEFT, 0.85 / HEIGHT, RIGHT - LEFT, 1 - (0.85 + TOP) / HEIGHT))
     last = max(result.solve_seconds, events[-1].seconds)

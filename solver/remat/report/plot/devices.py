@@ -40,14 +40,14 @@ COLOURS = {
     Phase.W: (Step.WEIGHTS, LIGHT[Role.WEIGHTS]),
     Phase.R: (Step.RECOMPUTATION, LIGHT[Role.AGAIN]),
 }
-"""What an operation is called (None: both gradients at once), and its colour."""
+"""Name and colour of each operation (None: both gradients at once)."""
 _IDLE, _STEADY = "#EEF1F4", "#8A8F98"
 _OFFSET, _HEIGHT = np.array([-0.04, -0.21, 0.13]), np.array([0.68, 0.34, 0.34])
-"""Where in its row an operation is drawn, and how high: alone, or the first or the second of a pair."""
+"""Position and height of an operation in its row: alone, first of a pair, or second of a pair."""
 _SENT = 0.37
-"""Where in its row are the transfers that a device sends."""
+"""Position of a device's sends in its row."""
 MOST_LABELS = 3000
-"""Most operations that show their micro-batch, where that fits."""
+"""Maximum number of operations that show their micro-batch, if it fits."""
 _DIGITS = {6.5: 160, 5.0: 212, 4.2: 256}
 MOST_BARS = 20_000
 MOST_DEVICES = 32
@@ -55,7 +55,7 @@ SLICES = 1500
 
 
 def devices(result: Result) -> Figure:
-    """Draw what each device does, and below it the memory of each, with its limit.
+    """Draw the operations of each device, and below them each memory with its limit.
 
     The steady state, in which every device has backwards and forwards, has a bracket above.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HALO = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.88}
-"""Behind texts that stand on lines."""
+"""Background of texts on lines."""
 
 
 def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
 
 
 def picture_of_sweep(sweep: Sweep) -> Callable[[], Figure]:
-    """Return what draws the curves of a sweep; OptionError where there is none."""
+    """Return a function that draws the curves of a sweep; OptionError if there is no curve."""
     if not any(curve.points for curve in sweep.curves):
         raise OptionError("there is no schedule, and so no curve to plot", argument="plot")
     return lambda: _draw(sweep)
@@ -160,7 +160,7 @@ class _Marks:
     placed: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
 
     def lift(self, x: float, y: float) -> float:
-        """Return how many points a text at a place has to stand higher, and remember it."""
+        """Return the number of points by which a text at a place must move up, and record it."""
         at = tuple(map(float, self.axes.transData.transform((x, y))))
         scale = self.axes.figure.dpi / 72
         higher = 0.0
@@ -219,7 +219,7 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
 
 
 def _overhead_axis(axes: Axes, reference: float) -> None:
-    """Show the overhead on the right, where there is anything to compare with."""
+    """Show the overhead on the right if a reference time exists."""
     if reference <= 0:
         return
     from matplotlib.ticker import FuncFormatter, NullLocator

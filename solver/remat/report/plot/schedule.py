@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_BARS = 2000
-"""Most steps that are drawn one by one; beyond, each time slice shows the share of each phase."""
+"""Maximum number of steps that are drawn individually; with more, each time slice shows the share of each phase."""
 
 SLICES = 1500
 """Time slices of long schedules: about as many as the picture has columns."""
@@ -251,7 +251,7 @@ class _Picture:
             if memory.capacity <= 3 * max(peak.size, 1):
                 highest = max(highest, memory.capacity)
                 axes.axhline(memory.capacity / factor, color=_BUDGET, linewidth=1.3, linestyle=(0, (6, 3)))
-            else:  # a line so far away would squeeze everything else
+            else:  # a line at this height would compress the rest of the plot
                 label += ", far above"
             axes.annotate(
                 label,
@@ -310,7 +310,7 @@ class _Picture:
         )
 
     def _below(self, name: str) -> str:
-        """How far the peak is from the budget."""
+        """The distance of the peak from the budget."""
         capacity = self.result.machine.memories[self.result.machine.memory_index[name]].capacity
         if capacity is None:
             return ""
@@ -362,7 +362,7 @@ class _Picture:
                     # A white edge parts wide bars; it would hide the narrow ones.
                     edge = "white" if wide else colour
                     axes.broken_barh(bars, (row - 0.4, 0.8), facecolor=colour, edgecolor=edge, linewidth=0.4)
-        # Names where there is room for them: a letter is about 1/150 of the width.
+        # Write names where they fit: a letter is about 1/150 of the width.
         width = length / (self.span / self.scale.factor) * 150
         for k in np.flatnonzero(width > 1.5).tolist():
             name = next((name for name in self._names(int(step[k])) if len(name) + 0.5 <= width[k]), "")

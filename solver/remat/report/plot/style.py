@@ -28,9 +28,9 @@ SUFFIXES = (".svg", ".png", ".pdf")
 PAGE = ".html"
 """Suffix of the interactive page of a schedule (see `remat.report.page`)."""
 WIDTH = 11.0
-"""Inches across, of all pictures of schedules."""
+"""Width of all pictures of schedules, in inches."""
 LEFT, RIGHT = 0.095, 0.975
-"""Where their axes begin and end, as shares of the width."""
+"""Begin and end of their axes, as shares of the width."""
 
 _METADATA: Any = {
     "svg": {"Date": None, "Creator": "remat"},
@@ -63,7 +63,7 @@ def check_suffix(path: str | os.PathLike[str], known: Sequence[str] = SUFFIXES) 
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     if suffix not in known:
         raise OptionError(
-            f"{os.fspath(path)!r} is no plot; its name ends in one of {', '.join(known)}", argument="plot"
+            f"{os.fspath(path)!r} is not a plot; its name ends in one of {', '.join(known)}", argument="plot"
         )
     return suffix
 
@@ -111,7 +111,7 @@ def figure_of(draw: Callable[[], Figure]) -> Figure:
 
 
 def svg_of(draw: Callable[[], Figure]) -> str:
-    """Return a picture as the text of an SVG file, to stand in a page.
+    """Return a picture as the text of an SVG file, for a page.
 
     Raises
     ------
@@ -151,9 +151,9 @@ MOST_LETTERS = 130
 
 
 def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:
-    """Write above a picture the instance's name, the first decision, the outcome, and the contents of the peak.
+    """Write the instance's name, the first decision, the outcome and the contents of the peak above a picture.
 
-    `height` is that of the picture, in inches; with a remark `about` it, the picture says the last by itself.
+    `height` is the picture's height in inches. A remark `about` replaces the contents of the peak.
     """
     assert result.report is not None
     name = shown_name(result.instance_name) or "(unnamed)"
@@ -243,7 +243,7 @@ def add_legend(
     """
     from matplotlib.patches import Patch
 
-    # Side by side where there is room, by the usual width of letters; else the remarks stand below.
+    # Next to each other if both fit, by the average width of letters; otherwise the remarks are below.
     letters, remarks = sum(map(len, colours)), "; ".join(notes)
     if notes and 0.0066 * letters + 0.042 * len(colours) + 0.0053 * len(remarks) > RIGHT - LEFT:
         above += 0.17
@@ -274,7 +274,7 @@ def add_legend(
 
 @dataclass(frozen=True)
 class TimeScale:
-    """How times are shown: divided by `factor`, in `unit`."""
+    """The display of times: divided by `factor`, in `unit`."""
 
     factor: float
     unit: str

@@ -35,13 +35,13 @@ MOST_STAGES = 300
 MOST_LINES = 10_000
 MOST_DOTS = 300
 MOST_BOXES = 2000
-"""Most stages, lines, dots and boxes that are drawn one by one."""
+"""Maximum numbers of stages, lines, dots and boxes that are drawn individually."""
 
 MOST_ARENAS = 4
 """Memories whose addresses are drawn."""
 
 COLUMNS, ROWS = 1500, 400
-"""Pixels of what is drawn as an image because it has more boxes."""
+"""Pixels of an image that replaces a drawing with more boxes."""
 
 FATES = {fate: LIGHT[role] for fate, role in OF_FATE.items()}
 STAYS = {stay: LIGHT[role] for stay, role in OF_STAY.items()}
@@ -81,7 +81,7 @@ def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
     elif view == "addresses":
         raise OptionError("the schedule has no addresses; `remat layout` writes them", argument="view")
     if view not in suited:
-        raise OptionError(f"{view!r} is no view of this schedule; it has {', '.join(suited)}", argument="view")
+        raise OptionError(f"{view!r} is not a view of this schedule; it has {', '.join(suited)}", argument="view")
     return suited[view]
 
 
@@ -325,7 +325,7 @@ def _boxes(axes: Axes, sides: NDArray[np.float64], row: Any, colours: Any, edge:
 
 
 def _name_nodes(axes: Axes, result: Result, found: Icicle, shade: NDArray[np.float64]) -> None:
-    """Write names where there is room: a letter is about 1/150 of the width."""
+    """Write names where they fit: a letter is about 1/150 of the width."""
     for node in np.flatnonzero((found.right - found.left) * 150 > 2).tolist():
         room = (found.right[node] - found.left[node]) * 150 - 0.5
         name = next((n for n in names_of_task(result.graph, node) if len(n) <= room), "")
@@ -346,7 +346,7 @@ def _name_nodes(axes: Axes, result: Result, found: Icicle, shade: NDArray[np.flo
 def icicle_pixels(
     found: Icicle, shade: NDArray[np.float64], ramp: Any, *, rows: int, columns: int
 ) -> NDArray[np.float64]:
-    """Return the tree as an image: in each pixel the mean order, and how much of what is there is spilled."""
+    """Return the tree as an image: each pixel has the mean order and the spilled share of its nodes."""
     scale = rows / found.depths
     box = (found.left * columns, found.right * columns), (found.depth * scale, (found.depth + 1) * scale)
     there = coverage(*box, (rows, columns))
@@ -386,7 +386,7 @@ def _values(result: Result) -> Figure:
             aspect="auto",
             interpolation="nearest",
         )
-    # Bands from above, in the order of appearance; what is packed stands on the ground, like addresses.
+    # Bands are listed from above in the order of appearance; packed boxes start at the bottom, like addresses.
     axes.set_ylim(*((0, height * 1.02) if packed else (height, 0)))
     axes.set_yticks([])
     if packed:
@@ -412,7 +412,7 @@ def _measure(axes: Axes, label: str) -> None:
 
 
 def _name_boxes(axes: Axes, result: Result, found: Occupancy, time: tuple[float, float], factor: float) -> None:
-    """Name the stays in whose boxes there is room for a line of text: a letter is about 1/150 of the width."""
+    """Name the residencies whose boxes fit a line of text: a letter is about 1/150 of the width."""
     span, seconds = time
     wide = (found.end - found.begin) / span * 150
     high = (found.high - found.low) / (found.height or 1.0)
@@ -517,7 +517,7 @@ def _draw_arena(axes: Axes, result: Result, found: Boxes, time: tuple[float, flo
 
 
 def _name_residencies(axes: Axes, result: Result, found: Boxes, time: tuple[float, float], factor: float) -> None:
-    """Name the boxes in which there is room for a line of text: a letter is about 1/150 of the width."""
+    """Name the boxes that fit a line of text: a letter is about 1/150 of the width."""
     span, seconds = time
     wide = (found.end - found.begin) / span * 150
     tall = (found.high - found.low) / (found.arena.size or 1)

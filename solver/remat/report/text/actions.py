@@ -12,20 +12,20 @@ Each line has one action. State k is the value ``x{k}``, the input of stage k+1.
 ``update I``                           run U{I}, the update of the parameters of stage I
 ``gather I``, ``exchange I``           run P{I}: parameters of stage I, from all ranks; run A{I}: its gradients (and
                                        others that go with them), with all ranks
-``checkpoint V``                       the state V stays in memory while the forward goes on without saving
+``checkpoint V``                       the state V stays in memory while the forward continues without saving
 ``checkpoint V to LEVEL``              copy V from working memory to another memory
-``restore V``                          go back to the state V, which lies in working memory
+``restore V``                          go back to the state V, which is in working memory
 ``restore V from LEVEL``               copy V from another memory to working memory
 ``discard V``                          free the checkpoint V; before the action that starts from V, this is its
                                        last use
 ``discard V from LEVEL``               free V in another memory
-``move V from LEVEL to LEVEL``         copy V between two memories neither of which is the working memory
+``move V from LEVEL to LEVEL``         copy V between two memories other than the working memory
 ====================================== ==========================================================================
 
 Names of stages follow in parentheses: ``backward 14 (13:Bottleneck)``.
-`checkpoint`, `restore` and `move` of a part end in ``(N bytes)``. Consecutive advances are one line. Where
-tasks have no saving forward (classical adjoints), a backward starts from a state, like a forward, so that it is
-preceded by `restore` where that state is not the current one. Frees of values that are not checkpoints are not shown.
+`checkpoint`, `restore` and `move` of a part end in ``(N bytes)``. Consecutive advances are one line. In classical
+adjoints, tasks have no saving forward. A backward then starts from a state, like a forward, and follows a `restore` if
+this state is not current. Frees of values that are not checkpoints are not shown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.solving.result import Result
 
 _OF_PARAMETERS = {"U": "update", "P": "gather", "A": "exchange"}
-"""What is done with parameters, by the first letter of the task."""
+"""Actions on parameters, by the first letter of the task."""
 
 
 def actions(result: Result) -> Iterator[str]:
@@ -49,7 +49,7 @@ def actions(result: Result) -> Iterator[str]:
     Parameters
     ----------
     result : Result
-        Of a `chain` or `adjoint`; without a schedule there are no lines.
+        The result of a `chain` or `adjoint`; without a schedule there are no lines.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from remat.units import Units, format_size, format_time
 
 HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")
 PIPELINE_HEADER = tuple("speed-up" if name == "overhead" else name for name in HEADER)
-"""Of pipelines: their devices work at once, and one device alone may not even hold the model."""
+"""For pipelines: their devices work simultaneously, and the model may not fit on one device."""
 
 
 def sweep_table(sweep: Sweep, *, option: str = OPTION) -> str:

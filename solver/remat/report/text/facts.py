@@ -16,7 +16,7 @@ from remat.solving.overlap_bound import Hiding
 from remat.units import Number, Units, format_size, format_time
 
 MOST_LINKS = 8
-"""Links that are listed one by one."""
+"""Number of links that are listed individually."""
 
 LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers", "join": "stages"}
 
@@ -51,7 +51,10 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.divisions:
         yield "left open", f"{facts.divisions}; figures are of the one listed"
     if facts.placeable:
-        yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
+        yield (
+            "to be placed",
+            f"{facts.placeable:,} of {facts.values:,} values: inputs whose memory the schedule chooses",
+        )
     if facts.collectives:
         where = "all ranks together" if facts.ranks > 1 else "each in several memories at once"
         yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, {where}"
@@ -78,7 +81,7 @@ def _need_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.total_need is not None:
         needs.append(("all memories together", facts.total_need))
     for k, (name, need) in enumerate(needs):
-        cause = "what is resident at the start or at the end"
+        cause = "the initial or final contents"
         if need.task is not None:
             cause = f"task {shown_in_module(need.task, need.module)}"
         least = format_size(need.size, facts.units, both=True)
@@ -155,19 +158,19 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
 def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
     for k, (name, movable) in enumerate(hiding.movable.items()):
         what = "any number of bytes" if movable is None else format_size(movable, units, both=True)
-        about = f"{what}, beside runs of {format_time(hiding.compute_time, units)}"
+        about = f"{what} during {format_time(hiding.compute_time, units)} of computation"
         if movable == 0:
-            about = "nothing, since the processor waits meanwhile"
+            about = "no bytes, because the processor waits during transfers"
         yield "links can hide" if k == 0 else "", f"{shown_name(name)}: {about}"
     at = f"at the {'lower bound' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
     if not hiding.away:
-        yield "offloading", f"{at} nothing has to leave"
+        yield "offloading", f"{at} all values fit without it"
         return
-    yield "offloading", f"{at} up to {format_size(hiding.away, units, both=True)} must be elsewhere at a time"
+    yield "offloading", f"{at} up to {format_size(hiding.away, units, both=True)} must be in other memories at a time"
     ways = ((hiding.out_bandwidth, "out"), (hiding.back_bandwidth, "back"))
     stuck = [way for bandwidth, way in ways if bandwidth == float("inf")]
     if stuck:
-        yield "", f"never free: the processor waits for what goes {' or '.join(stuck)}"
+        yield "", f"always costs time: transfers {' and '.join(stuck)} are synchronous"
     else:
         needed = " and ".join(f"{_rate(bandwidth, units)} {way}" for bandwidth, way in ways)
         yield "", f"free, by volume, from {needed}"

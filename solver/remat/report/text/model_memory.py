@@ -61,7 +61,7 @@ def lines(asked: Asked) -> Iterator[str]:
         yield f"{'':<18}{phases(asked)}"
     for number, (options, other) in enumerate(asked.remedies):
         assert other.chosen is not None
-        run = f", {other.chosen.recomputed} of {other.blocks} blocks run again" if other.chosen.recomputed else ""
+        run = f", {other.chosen.recomputed} of {other.blocks} blocks recomputed" if other.chosen.recomputed else ""
         needed = _size(other.needed(other.chosen) + asked.reserve)
         yield f"{'' if number else 'would help':<18}{options}: needs {needed}{run}"
     if found.training.data > 1:
@@ -124,11 +124,12 @@ def verdict(asked: Asked) -> str:
         if chosen.recomputed == found.blocks
         else f"the first {chosen.recomputed} of {found.blocks} blocks"
     )
-    return f"fits if {which} run again, with {needed} and {share} time"
+    verb = "is" if chosen.recomputed == found.blocks else "are"
+    return f"fits if {which} {verb} recomputed, with {needed} and {share} time"
 
 
 def phases(asked: Asked) -> str:
-    """Return which phase of the step sets the peak of the verdict, and what the other one needs."""
+    """Return the phase of the step that sets the peak of the verdict, and the need of the other phase."""
     found = asked.found
     peak = found.full if found.chosen is None else found.chosen
     step, passes = (size + asked.reserve for size in (found.step_peak, found.static.total + peak.size))

@@ -129,7 +129,7 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
 
 
 def recomputations(stage: Stage, batches: int) -> dict[int, int]:
-    """Return how many micro-batches recompute each layer of a stage; layers that none recomputes are left out."""
+    """Return the number of micro-batches that recompute each layer of a stage, without layers that none recomputes."""
     return dict(
         Counter(layer for batch in range(batches) for part in segments_of(stage.recompute, batch) for layer in part)
     )
@@ -215,10 +215,10 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
     yield from class_bounds(result)
     again = planned.recompute_time
-    yield "recomputation", f"{format_time(again, units)} on all devices, {_percent(_share(planned))} of what they run"
+    yield "recomputation", f"{format_time(again, units)} on all devices, {_percent(_share(planned))} of their run time"
     if len(planned.tried) > 1:
         listed = (
-            f"{degrees} {'nothing found' if makespan is None else format_time(makespan, units)}"
+            f"{degrees} {'no schedule' if makespan is None else format_time(makespan, units)}"
             for degrees, makespan in planned.tried.items()
         )
         yield "degrees", f"{planned.degrees}; tried: {'; '.join(listed)}"

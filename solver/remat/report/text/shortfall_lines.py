@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 WORDS = {
-    STATIC: "static memory, which lies there throughout",
+    STATIC: "static memory, which is permanent",
     READ: "what {task} reads",
     WRITTEN: "what {task} writes",
     WORKSPACE: "workspace of {task}",
     REST: "values kept for other tasks",
 }
-"""What a part is, with the critical task."""
+"""Description of a part, with the critical task."""
 
 OPTION = "budget "
-"""What stands before a budget where nobody says how it is read."""
+"""Default text before a budget."""
 
 
 def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[str, str]]:
@@ -42,7 +42,7 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
     at_least = "every schedule needs at least" if found.proved else "the smallest need known is"
     short = size(found.need - found.capacity)
     where = shown_name(found.memory) if found.memory else "all memories together"
-    yield "why", f"{at_least} {size(found.need)} in {where}, {short} more than there is:"
+    yield "why", f"{at_least} {size(found.need)} in {where}, {short} more than its capacity:"
     for part in found.parts:
         share = format_percent(part.size / found.need)
         yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"

@@ -21,13 +21,13 @@ ROUNDING = 1e-12
 """Gaps up to this share come of rounding."""
 
 WIDTH = 100
-"""Most columns of a table."""
+"""Maximum number of columns of a table."""
 
 MOST_DEVICES = 8
-"""Links, and devices of a pipeline, that are listed one by one whatever they do."""
+"""Up to this number, all links, and all devices of a pipeline, are listed."""
 
 MOST_STAGES = 16
-"""Stages of a pipeline that are listed one by one."""
+"""Number of stages of a pipeline that are listed individually."""
 
 
 def summary(result: Result, *, verbose: bool = False, option: str = OPTION) -> str:
@@ -42,7 +42,7 @@ def summary(result: Result, *, verbose: bool = False, option: str = OPTION) -> s
 def table(lines: Iterable[tuple[str, str]]) -> str:
     """Align (label, text) pairs in two columns; an empty label continues the one above.
 
-    A label that takes more than half of the width stands on lines of its own, before its text.
+    A label that takes more than half of the width is printed on separate lines, before its text.
     """
     listed = [(label, printable(text)) for label, text in lines]
     width = text_width(WIDTH)
@@ -151,7 +151,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
 
         words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
         if words:
-            yield "words", ", ".join(f"remat explain {word}" for word in words)
+            yield "see also", ", ".join(f"remat explain {word}" for word in words)
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
@@ -365,7 +365,7 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "", f"a schedule is found with {ask}; {more}"
     elif least.scope == ALL_SCHEDULES:
         yield "least budget", f"{shown_name(name)}: at least {size}{cause and f', needed by {cause}'}"
-        yield "", f"a lower bound: nothing less than {ask} can do"
+        yield "", f"a lower bound: every schedule needs {ask} or more"
     else:
         class_ = least.scope or f"what {result.algorithm} searches"
         yield "least budget", f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}"
@@ -380,7 +380,7 @@ def _set_by(result: Result, least: LeastBudget) -> str:
         if bound is None or bound.size != least.size:
             return ""
         if bound.task is None:
-            return "what is resident at the start or at the end"
+            return "the initial or final contents"
         task = bound.task
     return f"task {shown_task(result.graph, task)}"
 
@@ -428,7 +428,7 @@ def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True
     working = [(name, time) for name, time in report.overlap.items() if report.busy[name] and not many]
     for label, (channel, time) in _labelled("overlap", working):
         busy = report.busy[channel]
-        yield label, f"{shown_name(channel)}: {format_time(time, units)} of {format_time(busy, units)} beside runs"
+        yield label, f"{shown_name(channel)}: {format_time(time, units)} of {format_time(busy, units)} with computation"
 
 
 def _labelled(label: str, items: Iterable[Any]) -> Iterator[tuple[str, Any]]:

@@ -47,7 +47,7 @@ def lower_bounds(sweep: Sweep) -> list[tuple[float, float]]:
 
 
 def is_logarithmic(figures: Sequence[float]) -> bool:
-    """Whether peaks or times differ so much that their axis is logarithmic."""
+    """Whether peaks or times span a range that needs a logarithmic axis."""
     return min(figures) > 0 and max(figures) >= LOGARITHMIC_FROM * min(figures)
 
 

@@ -1,4 +1,4 @@
-"""Groups of the values of a task graph: by module, by the part of the program that makes them, or one by one."""
+"""Groups of the values of a task graph: by module, by the part of the program that computes them, or single values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_GROUPS = 8
 """Groups that are shown by name; all other values are one more."""
 
 MOST_SIBLINGS = 4
-"""Groups that differ only in a number, such as the layers of a network; more are shown in so many ranges."""
+"""Maximum number of groups that differ only in a number, such as layers of a network; more are combined into ranges."""
 
 DEEPEST, CLEARLY = 6, 1.05
 """Components of names to look at; longer ones are taken where the groups tell so many times more."""

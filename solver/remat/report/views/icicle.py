@@ -54,7 +54,7 @@ def icicle_of(result: Result, layout: TreeLayout) -> Icicle:
     Parameters
     ----------
     result : Result
-        Of a tree, with a schedule.
+        The result of a tree, with a schedule.
     layout : TreeLayout
     """
     steps, report = result.columns, result.report

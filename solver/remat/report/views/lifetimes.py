@@ -19,7 +19,7 @@ NEAR = 1e-9
 
 
 class Origin(enum.IntEnum):
-    """How a value came into a memory."""
+    """The origin of a value in a memory."""
 
     INITIAL = 0
     COMPUTED = 1
@@ -244,7 +244,7 @@ class Clock:
     Parameters
     ----------
     report : Report
-        Of a verified schedule.
+        The report of a verified schedule.
     """
 
     def __init__(self, report: Report) -> None:
@@ -296,7 +296,7 @@ def _updates(graph: TaskGraph, steps: Steps, step: IntArray, value: IntArray) ->
 
 
 def _bytes_after(change: IntArray, settles: BoolArray, size: IntArray, new_key: BoolArray) -> IntArray:
-    """Return the bytes of its key after each event: all or none where it settles, else adjusted by later moves."""
+    """Return the bytes of the key after each event: all or none for writes and frees, otherwise adjusted by moves."""
     index = np.arange(len(change))
     moved = np.where(settles, 0, change)
     total = np.cumsum(moved)

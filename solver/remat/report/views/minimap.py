@@ -138,7 +138,7 @@ def miniature(result: Result, kind: str) -> Miniature:
     result : Result
         With a schedule.
     kind : str
-        Of the instance.
+        The kind of the instance.
     """
     report, steps = result.report, result.columns
     assert report is not None

@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Stay(enum.IntEnum):
-    """How a value came into the working memory, or that it is in another memory."""
+    """The origin of a value in the working memory, or its residency in another memory."""
 
     COMPUTED = 0
     RECOMPUTED = 1
@@ -89,7 +89,7 @@ MOST_PACKED = 20_000
 
 
 def occupancy_of(result: Result) -> Occupancy:
-    """Return the stays of all values; O(events log events), and O(stays^2) array operations if they are packed.
+    """Return the residencies of all values; O(events log events), and O(residencies^2) if they are packed.
 
     A few values get one band each. Bands of many values would be mostly empty and too thin to see. Many values are
     therefore packed as if they had addresses, and stays in other memories are left out.
@@ -140,7 +140,7 @@ def _kinds(result: Result, lives: Lives) -> IntArray:
 
 
 def _packed(result: Result, lives: Lives) -> Occupancy:
-    """Give each stay the lowest free bytes over its whole time; the longest first, so that they lie at the bottom."""
+    """Give each residency the lowest bytes that are free during its whole time; the longest go first, to the bottom."""
     begin, end = lives.begin.astype(np.float64), lives.end.astype(np.float64)
     size = result.graph.size[lives.value].astype(np.float64)
     count = len(begin)
@@ -150,7 +150,7 @@ def _packed(result: Result, lives: Lives) -> Occupancy:
     for k in order.tolist():
         beside = np.flatnonzero(placed & (begin < end[k]) & (end > begin[k]))
         beside = beside[np.argsort(low[beside], kind="stable")]
-        # Free are the bytes between the highest end so far and the next begin.
+        # The bytes between the highest end of lower boxes and the next begin are free.
         floor = np.maximum.accumulate(np.concatenate(([0.0], high[beside])))
         room = np.flatnonzero(np.append(low[beside], np.inf) - floor >= size[k])
         low[k] = floor[room[0]]

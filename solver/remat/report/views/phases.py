@@ -75,8 +75,8 @@ def phase_labels(result: Result) -> dict[Phase, str]:
 def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
     """Return the `Phase` of each step (array operations).
 
-    Tasks of chains and adjoints are known by their names, those of task graphs by their `phase`. A run is a
-    recomputation if it writes anew what an earlier run has written already and it does not itself update.
+    The names of tasks of chains and adjoints determine their phases; tasks of task graphs have a `phase`. A run is a
+    recomputation if it writes a value that an earlier run has written, and is not an update.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which resources each step occupies."""
+"""The resources that each step occupies."""
 
 from __future__ import annotations
 

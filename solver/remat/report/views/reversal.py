@@ -61,7 +61,7 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
     Parameters
     ----------
     result : Result
-        Of a chain or an adjoint, with a schedule.
+        The result of a chain or an adjoint, with a schedule.
     layout : ChainLayout
     columns, rows : int
         Pixels of the picture; lines that look the same are merged.
@@ -101,7 +101,7 @@ def _shared(lines: IntArray, memory: IntArray, room: int) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How many states a memory holds: `count[i]` from `time[i]` on; `most` fit, if that is limited."""
+    """The number of states in a memory: `count[i]` from `time[i]` on; at most `most` fit, if the memory is limited."""
 
     memory: int
     time: NDArray[np.float64]
@@ -110,7 +110,7 @@ class Use:
 
 
 def _ends(result: Result, lives: Lives) -> NumberArray:
-    """Return when the bytes of each stay are free: a run in place takes over those of a state that it drops."""
+    """Return the time when the bytes of each residency are free; in-place runs reuse those of a dropped state."""
     steps, report = result.columns, result.report
     assert steps is not None
     assert report is not None
@@ -127,7 +127,7 @@ def uses_of(result: Result, layout: ChainLayout) -> list[Use]:
     Parameters
     ----------
     result : Result
-        Of a chain or an adjoint, with a schedule.
+        The result of a chain or an adjoint, with a schedule.
     layout : ChainLayout
     """
     steps, report, machine = result.columns, result.report, result.machine

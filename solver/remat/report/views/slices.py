@@ -13,7 +13,7 @@ FloatArray = NDArray[np.float64]
 
 
 def without_dips(time: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Reduce each instant to the size that holds after it, preceded by its highest point if that stands out.
+    """Reduce each instant to the size after it, preceded by its highest point if that is larger than both sides.
 
     Between the end of one step and the start of the next, memory dips for zero time. A step of zero length causes a
     rise for zero time, which may be the peak.
@@ -46,7 +46,7 @@ def slice_maxima(time: FloatArray, size: FloatArray, span: float, slices: int) -
     `size[i]` holds from `time[i]` on; `time[0]` is 0, and times do not decrease.
     """
     edges = np.linspace(0.0, span, slices + 1)
-    # What holds when a slice begins counts in it, too.
+    # The value at the beginning of a slice counts in it, too.
     first = np.maximum(np.searchsorted(time, edges[:-1], side="left") - 1, 0)
     stop = np.append(first[1:], len(time) - 1) + 1
     highest = np.maximum.reduceat(np.append(size, 0.0), np.column_stack((first, stop)).ravel())[::2]
@@ -133,7 +133,7 @@ def coverage(
 
 
 def _shared(edge: NDArray[Any], pixels: int) -> tuple[tuple[NDArray[np.int64], FloatArray], ...]:
-    """Split edges between the pixel in which they lie and the next one."""
+    """Split edges between their pixel and the next one."""
     inside = np.clip(edge.astype(np.float64), 0.0, pixels)
     pixel = inside.astype(np.int64)
     rest = inside - pixel

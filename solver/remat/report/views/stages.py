@@ -72,7 +72,7 @@ def stages_of(result: Result, layout: ChainLayout, most: int) -> Stages:
     Parameters
     ----------
     result : Result
-        Of a chain or an adjoint, with a schedule.
+        The result of a chain or an adjoint, with a schedule.
     layout : ChainLayout
     most : int
         Maximum number of groups; longer chains have more stages per group.

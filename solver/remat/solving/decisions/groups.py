@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 NUMBERED = re.compile(r"([a-z]+)([0-9]+)(?:\.([0-9]+))?")
-"""A value of a stage, step or layer: ``x7``; with a branch before the stage, or a variant or micro-batch behind it."""
+"""A value of a stage, step or layer: ``x7``; also with a branch prefix, or a variant or micro-batch suffix."""
 
 ROLES = {
     "x": "outputs",
@@ -33,7 +33,7 @@ ROLES = {
     "o": "optimizer states",
     "no": "new optimizer states",
 }
-"""What a value of a stage is, by the letters that its name begins with."""
+"""Role of a stage's value, by the first letters of its name."""
 
 
 CHOSEN = "chosen"
@@ -53,7 +53,7 @@ class Group:
     unit : str
         ``stages``, ``steps`` or ``layers``; empty for values that have no such number.
     numbers : tuple of int
-        Of the units, ascending.
+        Numbers of the units, ascending.
     role : str
         Role of the values in their stages, if the group covers only part of a stage.
     memory : str
@@ -63,11 +63,11 @@ class Group:
     at_once, bytes_at_once : int
         Maximum number and bytes of the values that are there at once.
     time : int or float
-        Of recomputation: the time beyond the first runs.
+        For recomputation: the time beyond the first runs.
     runs : int
-        Of recomputation: runs beyond the first ones.
+        For recomputation: runs beyond the first ones.
     most_runs : int
-        Of recomputation: runs of one unit, at most.
+        For recomputation: the largest number of runs of one unit.
     of : str
         The branch, or the stage and device, that it belongs to.
     batches : tuple of int
@@ -92,7 +92,7 @@ class Group:
 
 
 def groups_of(result: Result) -> tuple[Group, ...]:
-    """Return the decisions of a result in groups, recomputation first; none without a schedule."""
+    """Return the decisions of a result in groups, recomputation first; empty without a schedule."""
     rows = [row for row in result.decisions if row.decision != UNUSED]
     instance = result.instance
     if not rows:

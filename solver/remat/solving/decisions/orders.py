@@ -1,4 +1,4 @@
-"""When tasks run: as a list, as plain arrays, and as a networkx graph."""
+"""The order of tasks as a list, as plain arrays, and as a networkx graph."""
 
 from __future__ import annotations
 

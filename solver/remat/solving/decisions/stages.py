@@ -52,7 +52,7 @@ class StageDecision:
         A stage of the chain, a step of the adjoint, or a stage of the plan. In a plan that lists steps and no stages,
         layers that follow each other on one device are a stage.
     micro_batch : int or None
-        Of a pipeline; None for all other kinds.
+        Number of the micro-batch of a pipeline; None for all other kinds.
     name : str
         The names of the stage's layers; empty without names.
     layers : tuple of int
@@ -65,7 +65,7 @@ class StageDecision:
     recomputed : tuple of int
         The layers whose forwards are recomputed.
     variant : int or None
-        Of a chain with variants, the one that is saved last; None without variants.
+        For a chain with variants, the one that is saved last; None without variants.
     runs : int
         Maximum number of forward runs of a layer; 0 for the last step of a time loop, which runs only backwards.
     recompute_time : int or float
@@ -121,7 +121,7 @@ class StageDecisions(Rows[StageDecision]):
 
 
 def stage_decisions_of(result: Result) -> StageDecisions:
-    """Return the decisions of a result for its stages; none without a schedule, or without stages."""
+    """Return the decisions of a result for its stages; empty without a schedule or stages."""
     kind = None if result.instance is None else result.instance.kind
     if result.report is None or kind not in ("chain", "adjoint", "join", "pipeline"):
         return StageDecisions(())
@@ -143,7 +143,7 @@ class _Forwards:
         self.on: dict[tuple[int, int], int] = {}
         runs = np.flatnonzero(steps.kind == StepKind.RUN)
         self.runs: dict[tuple[Stage, int], list[_TaskRun]] = {}
-        """By layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
+        """Indexed by layer and micro-batch or, for a chain, variant (counted from 1; 0 without variants)."""
         self.backward: dict[tuple[Stage, int], list[_TaskRun]] = {}
         assert result.instance is not None
         joined = result.instance.kind == "join"

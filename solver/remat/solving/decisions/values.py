@@ -48,7 +48,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of the task that makes a value."""
+    """A run of the task that writes a value."""
 
     task: str
     start: Number
@@ -181,12 +181,12 @@ class Decisions(Rows[Decision]):
         if decision not in DECISIONS:
             near = nearest(decision, DECISIONS)
             hint = f"did you mean {near!r}?" if near else f"it is one of {', '.join(DECISIONS)}"
-            raise OptionError(f"{brief(decision)} is no decision; {hint}", argument="decision")
+            raise OptionError(f"{brief(decision)} is not a decision; {hint}", argument="decision")
         return [row.value for row in self._rows if row.decision == decision]
 
 
 def decisions_of(result: Result) -> Decisions:
-    """Return the decisions of a result; none without a schedule. O(steps + accesses)."""
+    """Return the decisions of a result; empty without a schedule. O(steps + accesses)."""
     steps, report = result.columns, result.report
     if steps is None or report is None:
         return Decisions(())
@@ -313,7 +313,7 @@ def _stays(
 
 
 def _largest_part(moved: Sequence[Transfer], memory: str, start: Number, end: Number, size: int) -> int:
-    """Return the most bytes of a value in a memory where it arrives by copies, perhaps in parts."""
+    """Return the largest number of bytes of a value in a memory where it arrives by copies, perhaps in parts."""
     if all(one.size == size for one in moved):
         return size
     events = [(one.start, one.size) for one in moved if one.target == memory and start <= one.start <= end]

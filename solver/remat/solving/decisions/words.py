@@ -32,7 +32,7 @@ NOTHING = "keep everything until its last use; recompute and offload nothing"
 
 
 def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str]:
-    """Yield sentences that say what a schedule decides, the costly decisions first; none without a schedule.
+    """Yield sentences that describe the decisions of a schedule, costly decisions first.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
 
 
 def decision_documents(result: Result) -> list[dict[str, Any]]:
-    """Return the decisions as JSON objects: the fields of each group, and its sentence; none above `MOST_STEPS` steps.
+    """Return the decisions as JSON objects: fields and sentence of each group; empty above `MOST_STEPS` steps.
 
     The values are listed only for groups without numbers of stages, steps or layers.
     """
@@ -170,7 +170,7 @@ def _of_values(group: Group, result: Result, most: int) -> str:
     shown = []
     for name in group.values[:most]:
         row = result.decisions[name]
-        # Of an offloaded value, only what lies there: a part of it may stay.
+        # For an offloaded value, count only the offloaded bytes: a part may stay.
         size = max((stay.size for stay in row.offloaded if stay.memory == group.memory), default=row.size)
         shown.append(f"{elided(printable(name), 36)} ({_size(size, units)})")
     more = f" and {count - most:,} more" if count > most else ""
@@ -238,7 +238,7 @@ def _of_batches(group: Group, units: Units, all_of_them: bool) -> str:
 
 
 def ranges(numbers: Sequence[int], most: int | None = None, letter: str = "") -> str:
-    """Return ascending numbers as ranges: ``2-14, 17 and 20-22``; of too many the first, and how many follow.
+    """Return ascending numbers as ranges: ``2-14, 17 and 20-22``; long lists are cut and counted.
 
     With a letter, they are names of values: ``x2-x14``.
     """

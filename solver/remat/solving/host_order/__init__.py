@@ -5,5 +5,5 @@ program order, as a caching allocator does it. `Wait` makes the compute stream w
 copy has released. The bytes in use therefore depend on the order alone, not on the speed of anything.
 
 A placed schedule frees and takes bytes whenever a copy ends or begins, also during a run. A program cannot. `move`
-therefore starts every copy of a schedule between two runs, and the moved schedule is verified as a schedule of its own.
+therefore starts every copy of a schedule between two runs, and the verifier checks the moved schedule separately.
 """

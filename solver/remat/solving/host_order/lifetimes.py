@@ -50,7 +50,7 @@ class Lifetime:
     resident: bool = False
 
     def ends_with(self, run: int) -> bool:
-        """Whether a run that reads or makes it is the last that does, so that it can be freed at the run's end."""
+        """Whether a run is the last one that reads or writes it, so that it can be freed at the run's end."""
         return self.freed and self.readers <= {run}
 
 
@@ -70,7 +70,7 @@ class Action:
     replaces : list of Lifetime
         Those of the same values that a run replaces.
     source, target, channel : int
-        Of a copy; -1 for a run.
+        Indices of a copy; -1 for a run.
     """
 
     step: int

@@ -196,13 +196,13 @@ class _Mover:
         """Let time pass until the next copy ends."""
         if not flying:
             name = "the end" if task is None else self.graph.tasks[task]
-            raise AssertionError(f"copies of the schedule cannot be moved: nothing can start before {name}")
+            raise AssertionError(f"copies of the schedule cannot be moved: no operation can start before {name}")
         self.now = max(self.now, flying[0][0])
 
     # ------------------------------------------------------------------------------------- runs and copies
 
     def _needed(self, run: Action) -> int:
-        """Bytes that a run takes in addition to what is resident."""
+        """Bytes that a run takes in addition to resident values."""
         made = sum(self.size[one.value] for one in run.makes)
         if self.graph.in_place[run.item]:
             own = {one.value for one in run.makes}
@@ -219,7 +219,7 @@ class _Mover:
         return clear and all(one.complete for one in run.reads) and self._fits(0, self._needed(run))
 
     def _is_over(self, one: Lifetime, run: Action) -> bool:
-        """Whether an earlier stay is out of the way of a run that makes the value again."""
+        """Whether an earlier residency permits a run that recomputes the value."""
         return not one.resident or (one.replaced == run.step and one.complete and one.ends_with(run.step))
 
     def _may_start(self, copy: Action, run: Action | None, end: Number) -> bool:

@@ -15,7 +15,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Issue a task to the compute stream; what it drops in its memory is free for what is issued next."""
+    """Issue a task to the compute stream; later operations may use the bytes that it drops in its memory."""
 
     task: int
     drop: tuple[int, ...] = ()
@@ -23,9 +23,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Issue a copy of a value to the stream of its direction, where it begins after all that was issued before.
+    """Issue a copy of a value to the stream of its direction; it begins after all earlier operations.
 
-    From the first memory it is an offload, to it a reload. Its bytes in the target are taken now.
+    A copy from the first memory is an offload, a copy to it a reload. Its bytes in the target are taken when it is
+    issued.
     """
 
     value: int

@@ -36,7 +36,7 @@ class Binding:
     more : mapping
         Addition -> resulting makespan; None: no better plan is known.
     busy : mapping
-        Of each processor, and of each link that is used, the share of the makespan in which it works.
+        Busy share of the makespan for each processor and each used link.
     copy_time, hidden_time : number
         Time of all copies on all links, and of it the time in which a processor runs a task.
     offloaded : tuple of str

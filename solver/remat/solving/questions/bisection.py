@@ -18,13 +18,13 @@ TIME_TOLERANCE = 1e-9
 """Times within this share of each other are one instant (section 4 of the schedule format)."""
 
 QUICK_SHARE = 0.25
-"""Share of the time in which algorithms that take little time are asked about all budgets."""
+"""Share of the time in which quick algorithms run at all budgets."""
 
 LATER_PART = 6
 """Part of the range below the best answer that later rounds search."""
 
 NARROW = 0.001
-"""Share of the budget to which a gap between what a sweep found and what is proved is closed."""
+"""Share of the budget to which the gap between a sweep's result and the proof is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +244,15 @@ def search_least(
 
     Notes
     -----
-    An algorithm with a sweep is asked for its breakpoints from the no-recompute schedule down to the first that is too
-    slow, then once more at the budget below. Otherwise, bisection on the budget grid, O(log(largest peak / step))
-    solves: each verified peak becomes the upper end, each reported minimum budget the lower end. A strategy
-    has only one schedule.
+    An algorithm with a sweep gives its breakpoints from the schedule without recomputation down to the first that is
+    too slow, and is then run at the budget below. Other algorithms need a bisection on the budget grid, with
+    O(log(largest peak / step)) solves: each verified peak becomes the upper end, each reported minimum budget the lower
+    end. A strategy has only one schedule.
     """
     bisection = Bisection(prober, limit)
     try:
         _fill(bisection, prober, top, resolution, again=again)
-    except KeyboardInterrupt:  # the second Ctrl-C: what there is must do
+    except KeyboardInterrupt:  # the second Ctrl-C: end with the current results
         prober.effort.outer.interrupted = True
     return bisection.result()
 

@@ -52,7 +52,7 @@ def document_of_chain(
     for name, value in wanted.items():
         if value is None:
             raise OptionError(
-                "a chain says nothing of it: give devices, micro-batches of a step, and the link between two devices",
+                "a chain does not define it: give devices, micro-batches of a step, and the link between two devices",
                 argument=name,
             )
     for reason in _refusals(chain):

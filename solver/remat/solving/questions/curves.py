@@ -158,7 +158,7 @@ class Curve:
     default_limit: float | None = None
 
     def at(self, budget: int | float | str | None) -> Point:
-        """Return the answer to a budget that was asked for.
+        """Return the answer for a requested budget.
 
         Parameters
         ----------
@@ -237,9 +237,9 @@ class Sweep(Shown):
     def to_records(self) -> list[dict[str, Any]]:
         """Return all answers as flat records: ``pandas.DataFrame(sweep.to_records())``.
 
-        Each has the figures of `Point` (``algorithm`` is the one that was asked for, ``solver`` the one that answered),
-        what they belong to (``instance``, ``digest``, ``kind``, ``memory``, ``seed``), and whether the point lies on
-        the curve (``pareto``) and is its ``knee``.
+        Each record has the figures of `Point`; ``algorithm`` is the requested algorithm, ``solver`` the one that
+        answered. Further fields identify the solve (``instance``, ``digest``, ``kind``, ``memory``, ``seed``).
+        ``pareto`` and ``knee`` tell whether the point is on the curve and is its knee.
         """
         records = []
         for curve in self.curves:
@@ -293,11 +293,11 @@ def knee(points: Sequence[Point]) -> Point | None:
 
     Memory is measured in ratios (logarithm of the peak), time in differences, both scaled to 0..1 along the curve: with
 
-        x = log(peak / least peak) / log(largest peak / least peak),
-        y = (makespan - least makespan) / (largest makespan - least makespan),
+        x = log(peak / smallest peak) / log(largest peak / smallest peak),
+        y = (makespan - shortest makespan) / (longest makespan - shortest makespan),
 
-    the chord is x + y = 1, and the knee has the largest 1 - x - y; ties go to the smaller peak. If the least peak is 0,
-    memory is measured in differences, too.
+    the chord is x + y = 1, and the knee has the largest 1 - x - y; ties go to the smaller peak. If the smallest peak is
+    0, memory is measured in differences, too.
 
     Parameters
     ----------

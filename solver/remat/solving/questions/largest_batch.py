@@ -98,7 +98,7 @@ def largest_batch(
     name = problem.machine.memories[memory].name
     if capacity is None:
         raise OptionError(f"how much memory is there? Give one for {name!r}", argument="budget")
-    auto.read_options(problem, effort.solver(problem), effort.options)  # or say what is wrong with them
+    auto.read_options(problem, effort.solver(problem), effort.options)  # reject wrong options early
     limit = f" with {limits.text}" if limits.text else ""
     answer = Answer(
         question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "
@@ -111,7 +111,7 @@ def largest_batch(
     with interruptible(effort.outer):
         try:
             batches.search()
-        except KeyboardInterrupt:  # the second Ctrl-C: what there is must do
+        except KeyboardInterrupt:  # the second Ctrl-C: end with the current results
             effort.outer.interrupted = True
     return batches.conclude(answer)
 
@@ -124,7 +124,7 @@ def read_batch(value: object) -> int:
         number = None
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= LARGEST_BATCH:
         raise OptionError(
-            f"{value!r:.60} is no batch; write a whole number between 1 and {LARGEST_BATCH}", argument="batch"
+            f"{value!r:.60} is not a batch size;  write a whole number between 1 and {LARGEST_BATCH}", argument="batch"
         )
     return number
 
@@ -193,7 +193,7 @@ class _Batches:
             self.best = instance, answer
 
     def _next(self, low: int, high: int) -> int:
-        """Return the next batch to probe: above the largest feasible batch, at most half-way to the upper end."""
+        """Return the next batch to probe: above the largest feasible batch, at most at the middle to the upper end."""
         return min((low + high) // 2, max(self.of, 4 * low))
 
     def _refuted(self, batch: int) -> bool:

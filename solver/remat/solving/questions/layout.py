@@ -327,7 +327,7 @@ def _constrained(
     for name, offset in fixed.items():
         mine = [row for row in range(len(buffers)) if buffers.name(row) == name]
         if not mine:
-            raise OptionError(f"{name!r} is none of the buffers", argument="fixed")
+            raise OptionError(f"{name!r} is not one of the buffers", argument="fixed")
         at[mine] = offset
     return replace(
         buffers,

@@ -55,7 +55,7 @@ def least_budget(
 ) -> Result:
     """Find the smallest budget of the working memory that meets a time limit.
 
-    Of an adjoint it is the budget of the quickest storage level, of a pipeline that of every device.
+    For an adjoint it is the budget of the fastest storage level, for a pipeline that of every device.
 
     Without a limit, it is the smallest budget of any schedule.
 
@@ -113,14 +113,14 @@ def least_budget_of(
     whose, quoted = (name, repr(name)) if len(asked) == 1 else ("every device", "every device")
     if budget.keys() & {"", *asked} if isinstance(budget, Mapping) else budget is not None:
         raise OptionError(
-            f"the budget of {quoted} is what this question asks for; give those of other memories only",
+            f"the budget of {quoted} is the answer of this question; give only budgets of other memories",
             argument="budget",
         )
     prober = Prober(with_budget(problem, memory, None), memory, effort)
-    auto.read_options(problem, prober.solver, effort.options)  # or say what is wrong with them
+    auto.read_options(problem, prober.solver, effort.options)  # reject wrong options early
     limit = limits.of_problem(problem)
     answer = Answer(
-        question=f"the least budget of {whose} for {limits.text or 'any schedule'}",
+        question=f"the minimum budget of {whose} for {limits.text or 'any schedule'}",
         quantity="budget",
         value=None,
         memory=name,
@@ -128,7 +128,7 @@ def least_budget_of(
     bound = problem.least_objective
     if not limit.admits(bound):
         shown = format_time(bound, problem.units)
-        reason = f"no budget will do: whatever the memory, {_what(problem)} is at least {shown}"
+        reason = f"no budget is enough: with any memory, {_what(problem)} is at least {shown}"
         return _refused(prober, answer, reason, ALL_SCHEDULES)
     with interruptible(effort.outer):
         search = search_least(prober, limit, resolution=RESOLUTION)
@@ -151,7 +151,7 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
             ask = size
         else:
             keep = "keep this schedule" + ("" if ask is None else f", or ask for a budget of {ask}")
-            notes = (*notes, f"{keep}: for its own peak, {best.solver.name} finds a slower one or none")
+            notes = (*notes, f"{keep}: at its peak, {best.solver.name} finds a slower one or none")
     answer = replace(
         answer,
         value=size,
@@ -188,7 +188,7 @@ def _unmet(prober: Prober, answer: Answer, search: Search, limit: Limit) -> Resu
     if refusal is None:
         return _refused(prober, answer, "stopped before the first answer", None)
     result, scope = refusal.result, limit.refuted_by(refusal)
-    if result.makespan is None:  # not even a schedule, whatever the time
+    if result.makespan is None:  # no schedule at any makespan
         return replace(result, answer=replace(answer, scope=scope, solves=prober.effort.solves))
     if refusal.solver.guarantee == "strategy":
         scope = scope or refusal.solver.within or f"the {refusal.solver.name} schedule"

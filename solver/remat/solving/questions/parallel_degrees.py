@@ -51,7 +51,7 @@ class Way:
     degrees : Degrees
     instance : PipelineInstance
     budget : Budget
-        Of the instance's memories.
+        Budget of the instance's memories.
     whole : Problem or None
         With all devices and all options to run a layer; None: the planned instance itself.
     algorithm : str
@@ -97,7 +97,7 @@ def ways_of(
         if own is not None:
             yield Way(Degrees(tensor=count), base.of_tensor(count), own, whole)
         elif tensor is not None:
-            raise OptionError(f"not all groups of {count} have as many bytes on each device", argument="tensor")
+            raise OptionError(f"the devices of groups of {count} differ in memory", argument="tensor")
     if whole is not None and 1 in chosen and 1 in data and _asks_others(options):
         again = {"recompute": str(options.get("recompute", "any")) != "none"}
         mixed = base.of_own_size().of_degrees(chosen)
@@ -122,7 +122,7 @@ def _budgets(whole: Problem, count: int) -> dict[str, int | str | None] | None:
 
 
 def _tensor(base: PipelineInstance, asked: list[int] | None) -> list[int]:
-    """Return the tensor degrees to plan: those asked for, or all that fit."""
+    """Return the tensor degrees to plan: the requested ones, or all that fit."""
     if asked is None:
         return [1, *(count for count in base.tensor_degrees if not _why_not(base, count))]
     for count in asked:
@@ -150,16 +150,14 @@ def _of_ranks(
     """Yield the instance for each number of ranks and stage of ZeRO."""
     if base.sharding is not None:
         if list(data) != [1] or list(zero) != [0]:
-            raise OptionError("the instance says itself how ranks share the batch (`sharding`)", argument="data")
+            raise OptionError("the instance already defines how ranks share the batch (`sharding`)", argument="data")
         yield Degrees(base.sharding.data, base.sharding.zero, base.sharding.keep), base
         return
     for stage in zero:
         if not 0 <= stage <= 3:
             raise OptionError(f"stages of ZeRO are 0 to 3, not {stage}", argument="zero")
     if max(zero, default=0) and max(data, default=1) < 2:
-        raise OptionError(
-            "ZeRO shares states out among ranks, and there is one: let 2 or more share the batch", argument="zero"
-        )
+        raise OptionError("ZeRO partitions states over ranks, but there is one rank: use at least 2", argument="zero")
     count = len(base.cluster.names)
     for ranks in dict.fromkeys(data):
         if ranks < 1 or count % ranks:

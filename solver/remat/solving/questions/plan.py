@@ -41,7 +41,7 @@ OTHER_LIMIT = 10.0
 """Seconds for `auto` where nothing was found: it looks for any plan, a proof, or the smallest budget."""
 
 QUICK_PLANNER = "piper"
-"""Planner that is asked first where nothing was found, as it takes little time."""
+"""Quick planner that runs first if no plan was found."""
 
 RESOLUTION = 0.005
 """Share of the smallest budget to which it is searched."""
@@ -50,7 +50,7 @@ MOST_TASKS = 100_000
 """Tasks of a pipeline for which the smallest budget is searched."""
 
 LEAST = 0.05
-"""Seconds for which it is worth asking about another way to share the batch, where there is a plan."""
+"""Smallest time limit in seconds for trying another division of the batch after a plan is known."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Planned:
 
     @property
     def samples(self) -> int:
-        """Samples of a step, on all ranks; micro-batches where the instance says nothing of samples."""
+        """Samples of a step, on all ranks; micro-batches if the instance has no samples."""
         return self.instance.micro_batches * self.instance.ranks * (self.instance.samples or 1)
 
     @property
@@ -85,7 +85,7 @@ class Planned:
 
     @property
     def recompute_time(self) -> Number:
-        """Time of what runs again, on all devices: those that run a stage together do so together."""
+        """Time of recomputation, summed over all devices, including each device of a group that runs a stage."""
         result, orders = self.result, self.result.orders
         if result.report is None or orders is None or self.degrees.tensor:
             return 0 if result.report is None else result.report.recompute_time * self.degrees.tensor
@@ -130,7 +130,7 @@ def plan(
     budget : int, str or mapping, optional
         Memory of each device, as in `remat.solve`.
     micro_batches : int, optional
-        Of a step, on all ranks together; replaces those of the instance.
+        Micro-batches of a step, over all ranks; replaces those of the instance.
     link : str or float, optional
         Bandwidth between any two devices, such as ``"25GB/s"``; replaces the levels of the cluster.
     data, zero : iterable of int
@@ -173,7 +173,7 @@ def plan(
 def _solve_all(
     ways: list[Way], options: Mapping[str, Any] | None, control: Control, deadline: float | None
 ) -> list[Planned]:
-    """Solve for all ways to share the batch, as long as there is time."""
+    """Solve for all divisions of the batch within the time limit."""
     found: list[Planned] = []
     for number, way in enumerate(ways):
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) / (len(ways) - number)
@@ -381,7 +381,7 @@ def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
     if len(kinds) > 1:
         named = ", ".join(device.type_name for device in listed)
         raise OptionError(
-            f"the cluster has devices of several types or memories ({named}): say in the instance how many of each",
+            f"the cluster has devices of several types or memories ({named}): give the number of each in the instance",
             argument="devices",
         )
     entry: dict[str, Any] = {"name": listed[0].name, "type": listed[0].type_name, "count": count}

@@ -22,9 +22,9 @@ def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """A verified answer at a budget, and the proposal behind it.
+    """A verified answer at a budget, and its proposal.
 
-    `asked` is the budget that the algorithm had; None for one of its breakpoints, or without a limit.
+    `asked` is the budget that the algorithm received; None for a breakpoint, or without a limit.
     """
 
     memory: int

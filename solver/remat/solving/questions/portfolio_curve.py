@@ -15,7 +15,7 @@ from remat.solving.questions.pool import Answered
 from remat.solving.questions.prober import Prober
 
 POINTS = 20
-"""Budgets that all members of the portfolio are asked about, where nobody says how many."""
+"""Default number of budgets at which all members of the portfolio run."""
 
 MINIMUM_SHARE, QUICK_SHARE = 0.35, 0.25
 """Shares of the time left for the minimum budget, and for those members that take little time at all budgets."""
@@ -33,7 +33,7 @@ class PortfolioCurve:
     Parameters
     ----------
     prober : Prober
-        Of `auto`.
+        The prober of `auto`.
     budgets : tuple of int, optional
         Descending; default: between the minimum budget and the peak of the fastest schedule.
     points : int, optional
@@ -101,7 +101,7 @@ class PortfolioCurve:
         """Whether the time limit or a user interrupt has struck."""
         return self.effort.stopped
 
-    # --- what is asked ------------------------------------------------------------------------------------------------
+    # --- questions ------------------------------------------------------------------------------------------------
 
     def _ask(self, budget: int | None, member: object, left: int, enough: float | None = None) -> Answered:
         assert isinstance(member, type(auto.AUTO))

@@ -67,8 +67,8 @@ class Prepared:
 
     Notes
     -----
-    Data that do not depend on the budget are computed once: the task graph, its bounds, the peaks that relative budgets
-    refer to, and the tables of algorithms with a prepared form, for example `rotor`. A proved answer is reused for all
+    Data that do not depend on the budget are computed once: the task graph, its bounds, the reference peaks of relative
+    budgets, and the tables of algorithms with a prepared form, for example `rotor`. A proved answer is reused for all
     other budgets at which its proof holds. Every answer is placed and verified. Its status, makespan and bounds are
     those of `remat.solve` or better. Among equally fast schedules, the choice may depend on earlier solves.
 

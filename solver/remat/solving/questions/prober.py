@@ -46,7 +46,7 @@ class Effort:
     limit_given : bool
         Whether the user set the deadline; if not, it only guards against long runs, and work limits decide.
     gap, patience : float or None
-        Of each solve.
+        Gap and patience of each solve.
     solves, answers : int
         Number of solves, and of solves that the algorithm did not reject.
     seconds : float
@@ -99,7 +99,7 @@ class Effort:
 
     @property
     def termination(self) -> Termination:
-        """Why the solves ended."""
+        """The reason why the solves ended."""
         if self.outer.interrupted:
             return Termination.INTERRUPTED
         return Termination.TIME_LIMIT if self.stopped else Termination.COMPLETED
@@ -122,7 +122,7 @@ class Effort:
 
     @property
     def is_auto(self) -> bool:
-        """Whether the portfolio is asked."""
+        """Whether the algorithm is the portfolio."""
         return self.name == auto.NAME
 
     @contextmanager
@@ -145,7 +145,7 @@ class Effort:
         return True
 
     def chosen(self, problem: Problem, solver: registry.Algorithm) -> Any:
-        """Return the options for an algorithm; one that answers for `auto` gets what it knows of them."""
+        """Return the options for an algorithm; one that answers for `auto` gets the options that it has."""
         options = self.options
         if self.is_auto and solver.name != auto.NAME:
             model = solver.load_options()
@@ -228,12 +228,12 @@ class Prober:
 
     @cached_property
     def grid(self) -> Grid:
-        """The budgets at which anything can change."""
+        """The budgets at which the answer can change."""
         return Grid.of(self.problem, self.memory)
 
     @cached_property
     def solver(self) -> registry.Algorithm:
-        """The algorithm; where `auto` chooses, the one for a budget that is neither ample nor the least possible."""
+        """The algorithm; for `auto`, its choice at a budget between the smallest and an ample one."""
         total = int(self.problem.graph.size.sum()) + self.grid.offset
         return self.effort.solver(with_budget(self.problem, self.memory, (max(0, self.floor) + total) // 2))
 
@@ -245,7 +245,7 @@ class Prober:
 
     @cached_property
     def many_at_once(self) -> registry.Algorithm | None:
-        """The algorithm that answers many budgets at once: the one that is asked, or a member of the portfolio."""
+        """The algorithm that answers many budgets at once: the requested one, or a member of the portfolio."""
         solver = self.solver
         if self.effort.is_auto:
             total = int(self.problem.graph.size.sum()) + self.grid.offset
@@ -281,20 +281,20 @@ class Prober:
         return self._conclude(problem, self.effort.solver(problem), proposal, {}, 0.0)
 
     def repeats(self, answer: Answered) -> bool:
-        """Whether the algorithm has been asked for the peak of its schedule, or builds the same one anyway."""
+        """Whether the algorithm has already run at the peak of its schedule, or always builds the same schedule."""
         strategy = answer.solver.guarantee == "strategy" and not self.effort.is_auto
         return strategy or answer.asked == answer.peak
 
     def many(self, budgets: tuple[int, ...]) -> Iterator[Answered]:
-        """Answer a descending tuple of budgets at once; an empty one asks for every breakpoint.
+        """Answer a descending tuple of budgets at once; an empty tuple requests every breakpoint.
 
-        Each breakpoint is concluded at its own peak, the least budget at which it is a schedule; the last answer, if it
-        has none, one unit below the least budget.
+        Each breakpoint is checked at its peak, the smallest budget that admits it. The last answer, if it has no
+        schedule, is one unit below the minimum budget.
 
         Notes
         -----
-        The algorithm's hook is called with an unbounded capacity; budgets are totals, as `remat.solve` takes them.
-        Breaking off the iteration closes it.
+        The algorithm's hook is called with an unbounded capacity; budgets are totals, as in `remat.solve`. Leaving the
+        iteration closes it.
         """
         solver = self.many_at_once
         hook = None if solver is None else solver.load_sweep()

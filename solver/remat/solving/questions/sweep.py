@@ -60,8 +60,8 @@ def sweep(
     algorithms : str, Algorithm or sequence of these
         As in `remat.solve`; a curve each.
     budgets : iterable of int, float or str, optional
-        Capacities of the working memory (of the quickest storage level, for an adjoint with storage), or shares such as
-        0.8 or ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
+        Capacities of the working memory (of the fastest storage level, for an adjoint with storage), or shares such as
+        0.8 or ``"80%"``. Default: between the minimum budget and the peak of the schedule without a budget.
     points : int, optional
         Budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, else 20.
     machine, options : optional
@@ -172,7 +172,11 @@ def _options(problem: Problem, asked: Sequence[str | Algorithm], given: Mapping[
             if not dot and option in QUESTIONS:
                 raise OptionError(f"{option!r} is a question for `remat solve`, not for a sweep", argument="options")
             # Let the algorithm itself say which options it has.
-            whose = f"{owner!r} is not among the algorithms" if dot else f"none of {', '.join(names)} has {option!r}"
+            whose = (
+                f"{owner!r} is not among the algorithms"
+                if dot
+                else f"no algorithm of {', '.join(names)} has the option {option!r}"
+            )
             raise OptionError(f"{whose}; see `remat algorithms NAME`", argument="options")
         for k in takers:
             shares[k][option] = value
@@ -199,7 +203,7 @@ class _Sweeping:
                 ours.fill()
             else:
                 self._fill()
-        except KeyboardInterrupt:  # the second Ctrl-C: the points so far
+        except KeyboardInterrupt:  # the second Ctrl-C: return the finished points
             self.effort.outer.interrupted = True
         if ours is not None:
             return ours.curve()
@@ -300,7 +304,7 @@ class _Sweeping:
         self._all(budgets[1:-1], (first, low))
 
     def _confirmed(self, answer: Answered, *, as_good: bool) -> Answered | None:
-        """Return an answer of the algorithm at the peak of its own schedule, if it finds one there.
+        """Return an answer of the algorithm at the peak of its schedule, if it finds a schedule there.
 
         An algorithm that rounds or overestimates sizes may need a larger budget.
         """
@@ -313,7 +317,7 @@ class _Sweeping:
         return None
 
     def _named(self, found: int | None) -> None:
-        """Try the least budget that an infeasible answer names, if it is below the least one that is `found`."""
+        """Try the minimum budget of an infeasible answer if it is below the smallest budget in `found`."""
         named = self.refused
         least = None if named is None else named.result.least_budget
         if named is None or least is None or self.effort.stopped:

@@ -19,7 +19,7 @@ class Limits:
     Attributes
     ----------
     overhead : Fraction or None
-        Of the no-recompute time.
+        Share of the no-recompute time.
     makespan : Fraction or None
         In the instance's unit.
     text : str

@@ -24,12 +24,12 @@ def loop(steps, slots=None, **level):
 
 
 def gaps(placement):
-    """How far the next checkpoint, or the live state, lies behind each checkpoint."""
+    """Distances from each checkpoint to the next one, or to the live state."""
     return [end - first for first, end in pairwise([*placement.checkpoints, placement.live])]
 
 
 def cost(placement, slots):
-    """Advances of the first sweep and of the best reversal of the parts between what stands."""
+    """Advances of the first sweep and of the best reversal of the parts between the checkpoints."""
     return placement.live + sum(advances(gap, slots - k) for k, gap in enumerate(gaps(placement)))
 
 
@@ -155,7 +155,7 @@ def test_schedules_are_verified(n, slots):
         assert result.peak_memory[memory] <= slots + (0 if budget is None else 2)
 
 
-def test_transfers_are_paid():
+def test_transfer_times_count_in_the_makespan():
     result = remat.solve(loop(9, 3, write_time=10, read_time=100), algorithm="online-revolve")
     plan = Plan()
     plan.extend(remat.stream(loop(9, 3), algorithm="online-revolve").operations())
@@ -231,7 +231,7 @@ def test_a_time_loop_of_unknown_length(reached):
     assert not states
 
 
-def test_bad_use():
+def test_misuse_is_refused():
     for slots in (0, -1, 2.0, True, "3"):
         with pytest.raises(OptionError, match=r"slots: expected a whole number >= 1"):
             OnlineSchedule(slots)

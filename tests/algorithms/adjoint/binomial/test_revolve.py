@@ -31,7 +31,7 @@ def loop(steps: int, slots: int | None = None, **level: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("point", REFERENCE["revolve"], ids=lambda p: f"{p['n']}-{p['snapshots']}")
-def test_reference(point: dict[str, Any]) -> None:
+def test_advances_equal_published_values(point: dict[str, Any]) -> None:
     n, slots = point["n"], point["snapshots"]
     assert advances(n, slots) == point["advances"]
     if n > 10_000:
@@ -146,7 +146,7 @@ def test_an_empty_advance_is_no_operation() -> None:
 
 
 def test_schedules_with_other_slots_share_their_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is kept of earlier schedules, and forgotten where it is too much, the operations are the same."""
+    """The operations do not depend on the cache of earlier schedules."""
     for most in (1_000_000, 50):
         monkeypatch.setattr(revolve_operations, "MOST_KEPT", most)
         shared = Blocks(1, Splits(600))

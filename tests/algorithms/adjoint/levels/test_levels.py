@@ -72,7 +72,7 @@ def two(point: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("point", REFERENCE["hrevolve"], ids=lambda p: f"{p['l']}-{p['slots']}")
-def test_hrevolve_reference(point: dict[str, Any]) -> None:
+def test_h_revolve_equals_published_costs(point: dict[str, Any]) -> None:
     levels = list(zip(point["slots"], point["write"], point["read"], strict=True))
     result = run(loop(point["l"] + 1, levels, point["uf"], point["ub"]))
     costs = [write + read for _, write, read in levels]
@@ -97,7 +97,7 @@ def test_x0_on_disk_reference(point: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["disk_revolve"], ids=lambda p: f"{p['l']}-{p['c']}")
-def test_disk_revolve_reference(point: dict[str, Any]) -> None:
+def test_disk_revolve_equals_published_costs(point: dict[str, Any]) -> None:
     assert run(two(point), "disk-revolve").makespan == point["optimal"]
     assert run(two(point)).makespan == point["optimal"]
     once = run(two(point), "disk-revolve", one_read=True)
@@ -107,7 +107,7 @@ def test_disk_revolve_reference(point: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["periodic_disk_revolve"], ids=lambda p: f"{p['l']}-{p['c']}")
-def test_periodic_reference(point: dict[str, Any]) -> None:
+def test_periodic_disk_revolve_equals_published_costs(point: dict[str, Any]) -> None:
     result = run(two(point), "periodic-disk-revolve")
     assert result.makespan == point["cost"]
     assert result.peak_memory["level1"] == point["disk_checkpoints"]
@@ -116,7 +116,7 @@ def test_periodic_reference(point: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["multistage"], ids=lambda p: f"{p['n']}-{p['ram']}-{p['disk']}")
-def test_multistage_reference(point: dict[str, Any]) -> None:
+def test_multistage_equals_published_forward_steps(point: dict[str, Any]) -> None:
     n = point["n"]
     result = run(loop(n, [(point["ram"], 0, 0), (point["disk"], 0, 0)], 1, 0), "multistage")
     assert result.makespan == point["forward_steps_with_taping"] - n
@@ -130,7 +130,7 @@ def test_multistage_reference(point: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["twolevel"], ids=lambda p: f"{p['n']}-{p['period']}")
-def test_two_level_reference(point: dict[str, Any]) -> None:
+def test_two_level_equals_published_forward_steps(point: dict[str, Any]) -> None:
     n, every = point["n"], point["period"]
     result = run(loop(n, [(point["binomial_snapshots"], 0, 0), (None, 0, 0)], 1, 0), "two-level", period=every)
     last = n - (n - 1) // every * every

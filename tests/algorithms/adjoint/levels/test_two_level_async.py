@@ -169,7 +169,7 @@ def test_an_interval_that_needs_too_much_disk() -> None:
         remat.solve(document, algorithm="async-multistage", options={"interval": 5})
 
 
-def test_long_loops() -> None:
+def test_overlap_makes_long_loops_faster_than_disk_revolve() -> None:
     result = solve(loop(3000, 10, 20, 20), 3)
     assert result.makespan is not None
     assert result.makespan < remat.solve(loop(3000, 10, 20, 20, channel=False), algorithm="disk-revolve").makespan  # type: ignore[operator]
@@ -184,6 +184,6 @@ def test_long_loops() -> None:
         ({"storage": [{"name": "disk", "channel": "dma"}]}, "needs 2 storage levels; the machine has 1"),
     ],
 )
-def test_refusals(more: dict[str, Any], message: str) -> None:
+def test_unsupported_loops_are_refused(more: dict[str, Any], message: str) -> None:
     with pytest.raises(remat.OptionError, match=message):
         remat.solve(loop(3, 2, 1, 1) | more, algorithm="two-level-async")

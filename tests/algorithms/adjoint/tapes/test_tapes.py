@@ -44,7 +44,7 @@ def solved_everywhere(document: dict[str, Any], algorithm: str, size: int, besid
 
 
 @pytest.mark.parametrize("point", REFERENCE["mixed"], ids=lambda p: f"{p['n']}-{p['units']}")
-def test_mixed_reference(point: dict[str, Any]) -> None:
+def test_mixed_equals_published_forward_steps(point: dict[str, Any]) -> None:
     n, units = point["n"], point["units"]
     document = loop(n, tape_size=1)
     assert solved_everywhere(document, "mixed", units, 3) == {point["forward_steps"] + n}
@@ -163,7 +163,7 @@ def test_bptt_without_room_and_in_a_table_too_large() -> None:
 
 
 @pytest.mark.parametrize("name", ["mixed", "bptt-ism", "bptt-msm"])
-def test_refusals(name: str) -> None:
+def test_unsupported_loops_are_refused(name: str) -> None:
     with pytest.raises(remat.OptionError, match="tape_size"):
         remat.solve(loop(4) | stored(9), algorithm=name)
     steps = [{"forward_time": 1}, {"forward_time": 2}]
@@ -206,7 +206,7 @@ def test_treeverse_never_beats_revolve(split: Split) -> None:
 
 
 @pytest.mark.parametrize("split", ["binomial", "bisection"])
-def test_treeverse_schedules(split: Split) -> None:
+def test_treeverse_takes_its_planned_advances(split: Split) -> None:
     for n, slots in ((1, 1), (2, 1), (9, 1), (9, 2), (64, 3), (64, 9)):
         for more in ({}, {"initial_state": "ram"}):
             result = remat.solve(loop(n) | stored(slots) | more, algorithm="treeverse", options={"split": split})

@@ -54,7 +54,7 @@ def test_closed_form_equals_the_recurrence() -> None:
 
 
 @pytest.mark.parametrize("point", REFERENCE["points"]["slides_exact_memory"], ids=lambda p: f"{p['l']}-{p['peak']}")
-def test_reference(point: dict[str, Any]) -> None:
+def test_recompute_time_equals_published_optima(point: dict[str, Any]) -> None:
     result = remat.solve(loop(point["l"] + 1), algorithm="adjoint-dp", budget=point["peak"])
     if point["feasible"]:
         assert result.status is remat.Status.OPTIMAL
@@ -65,7 +65,7 @@ def test_reference(point: dict[str, Any]) -> None:
         assert result.scope == "all schedules"
 
 
-def test_the_lecture() -> None:
+def test_recompute_time_equals_the_optima_of_the_lecture() -> None:
     for peak, recompute in REFERENCE["slides_example"]["exact_peak_optimum"].items():
         result = remat.solve(loop(6), algorithm="adjoint-dp", budget=int(peak))
         assert (None if result.makespan is None else result.recompute_time) == recompute
@@ -127,6 +127,6 @@ def test_units_without_bytes_all_fit() -> None:
         ({"storage": [{"name": "disk", "slots": 2}]}, "one memory"),
     ],
 )
-def test_refusals(more: dict[str, Any], message: str) -> None:
+def test_unsupported_loops_are_refused(more: dict[str, Any], message: str) -> None:
     with pytest.raises(remat.OptionError, match=message):
         remat.solve(loop(4, **more), algorithm="adjoint-dp")

@@ -37,7 +37,7 @@ def level(slots: int, **more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("point", REFERENCE["heterogeneous_time"], ids=lambda p: f"{p['l']}-{p['c']}")
-def test_reference(point: dict[str, Any]) -> None:
+def test_makespans_equal_published_optima(point: dict[str, Any]) -> None:
     document = loop(point["uf"], point["ub"])
     stored = remat.solve(document | {"storage": level(point["c"])}, algorithm="walther-griewank")
     assert stored.makespan == point["optimal"]
@@ -87,7 +87,7 @@ def test_ranges_of_a_full_table() -> None:
                 assert full.range_value(i, k, slots) == own.value
 
 
-def test_fractional_times() -> None:
+def test_fractional_times_are_supported() -> None:
     document = loop([1] * 9, [1] * 10) | {"storage": level(2, write_time=0.25, read_time=0.5)}
     document["steps"][3]["forward_time"] = 0.1
     result = remat.solve(document, algorithm="walther-griewank")
@@ -159,7 +159,7 @@ def test_an_interrupted_table_answers_nothing() -> None:
     assert result.status is remat.Status.UNKNOWN
 
 
-def test_shipped_example() -> None:
+def test_makespan_of_the_shipped_example() -> None:
     result = remat.solve(EXAMPLES / "heterogeneous_n200.json", algorithm="walther-griewank")
     assert result.makespan == 9712
 

@@ -306,7 +306,7 @@ def test_chain_best_refuses_as_rotor_float_does() -> None:
         floating = remat.solve(instance, algorithm="rotor-float", budget=budget)
         assert refused.scope is not None
         assert refused.termination == "completed"
-        assert all("algorithm auto asks others" in note for note in refused.notes)
+        assert all("algorithm auto tries others" in note for note in refused.notes)
         assert refused.scope == floating.scope == ("all schedules" if budget == 2**30 else FLOATING)
         assert refused.least_budget == floating.least_budget
         assert refused.least_budget is not None

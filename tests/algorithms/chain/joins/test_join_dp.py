@@ -28,7 +28,7 @@ def solved(document, budget, **more):
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point['lengths']}-{point['memory']}")
-def test_reference(point):
+def test_makespans_equal_published_optima(point):
     document = unit_join(point["lengths"])
     for asked in (document, as_dag(document)):
         result = solved(asked, point["memory"])
@@ -133,10 +133,10 @@ def test_values_that_are_saved_can_do_better_without_persistence():
     ("change", "message"),
     [
         (lambda tasks: tasks.append({"id": "more", "time": 1, "writes": []}), "'more' belongs to no chain"),
-        (lambda tasks: tasks[0]["reads"].append("x2.0"), "'x1.1' is not made from one value alone"),
+        (lambda tasks: tasks[0]["reads"].append("x2.0"), "'x1.1' is not computed from a single value"),
         (lambda tasks: task(tasks, "loss")["reads"].pop(), "'loss' reads 1 values and writes 2"),
         (lambda tasks: task(tasks, "B1.1")["reads"].append("x2.0"), "not of one chain alone"),
-        (lambda tasks: task(tasks, "F1.1").update(once=True, required=True), "may not run again|must run"),
+        (lambda tasks: task(tasks, "F1.1").update(once=True, required=True), "cannot be recomputed|must run"),
         (lambda tasks: task(tasks, "F1.1").update(in_place=True), "some tasks are in place"),
         (lambda tasks: task(tasks, "F1.1").update(required=True), "'F1.1' must run"),
     ],
@@ -185,7 +185,7 @@ def test_limits_are_counted():
     assert "thinned" in rough.notes[0]
 
 
-def test_auto_asks_it():
+def test_auto_runs_join_dp():
     document = cases.moderate("join")
     alone = solved(document, 20)
     assert alone.makespan is not None

@@ -1,4 +1,4 @@
-"""How far rotor's limits rise, and that schedules are read off the fronts together as they are one by one."""
+"""Rotor's rising limits, and tracebacks of several schedules at once, which equal single ones."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def segments_of(document: dict[str, Any]) -> Segments:
 
 
 @pytest.mark.parametrize(("instance", "point"), CASES)
-def test_reference(instance: dict[str, Any], point: dict[str, Any]) -> None:
+def test_makespans_equal_published_optima(instance: dict[str, Any], point: dict[str, Any]) -> None:
     result = remat.solve(instance, algorithm="rotor", budget=point["budget"])
     assert result.makespan == point["opt_persistent"]
     if not point["feasible"]:

@@ -99,7 +99,7 @@ def test_the_breakpoints_of_small_chains(seed: int) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_curve_descends(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_makespans_fall_along_a_curve(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read off the fronts of all budgets, or, where those take too long, at budgets in equal steps."""
     if not whole:
         monkeypatch.setattr(rotor_sweep, "WHOLE_WORK", 0)

@@ -134,7 +134,7 @@ def test_the_recursion_is_all_persistent_schedules_of_many_chains(chunk: int) ->
 
 @pytest.mark.parametrize("seed", seeds(20, 60))
 def test_the_kernels_equal_their_twins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Least memory, compiled and plain, on chains of every form."""
+    """Minimum memory, compiled and interpreted, on chains of every form."""
     compare_kernels(Segments.of(make_problem(remat.load(draw_chain(seed, most=9))).chain), monkeypatch)
 
 

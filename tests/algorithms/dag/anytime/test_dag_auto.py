@@ -116,12 +116,12 @@ def test_more_memory_is_never_worse_where_it_is_proved():
     assert len(known) > 3
 
 
-def test_nothing_takes_time():
+def test_a_graph_without_times_has_makespan_zero():
     result = solved(ladder(8, time=0), 6)
     assert result.makespan == 0
 
 
-def test_everything_fits():
+def test_with_enough_memory_nothing_is_recomputed():
     document = ladder(30)
     result = solved(document, keep_peak(document))
     assert result.status == "optimal"
@@ -129,7 +129,7 @@ def test_everything_fits():
 
 
 def test_infeasible_in_the_order_but_not_elsewhere():
-    # In the listed order both sources are live at once, and neither is recomputable.
+    # In the listed order both sources are live at once, and they are not recomputable.
     tasks = [
         {"id": "a", "time": 1, "size": 4, "recomputable": False},
         {"id": "b", "time": 1, "size": 4, "recomputable": False},
@@ -245,7 +245,7 @@ def test_iterations_do_not_depend_on_the_clock():
         ("random_layered/rl250", 90, 1.009039),
     ],
 )
-def test_known_optima(name, share, ratio):
+def test_known_optima_are_reached(name, share, ratio):
     data = os.environ.get("REMAT_DATA")
     if not data:
         pytest.skip("REMAT_DATA is not set")

@@ -132,7 +132,7 @@ def test_beams_find_schedules_and_prove_nothing() -> None:
             assert sum(states.times[task] for task in found.tasks) == found.value
             times.append(found.value)
     assert best is not None
-    assert times[-1] == best  # nothing was left out
+    assert times[-1] == best  # no state was left out
     assert beam(states, room, 1_000, Work(ample, lambda: False), best).tasks is None
 
 

@@ -82,7 +82,7 @@ def after(heuristic, *, evicted, returned=()):
     return {name: simulation.score(program.stages.graph.value(name)) for name in names}
 
 
-def test_neighbourhoods():
+def test_evicted_neighbours_count_in_the_recompute_cost():
     assert after("h", evicted="pqr")["s"] == 8 + 7
     assert after("h", evicted="qr")["p"] * 13 == pytest.approx(1 + 6)
     # r alone is reached: q is there again.

@@ -15,7 +15,7 @@ def runs(result: remat.Result) -> list[str]:
     return [step["run"] for step in result.to_dict()["steps"] if "run" in step]
 
 
-def test_by_hand() -> None:
+def test_layers_are_recomputed_as_by_hand() -> None:
     """Four layers: x0, and in each two values of 10 and its output, of 10 as well; the last output goes to the loss.
 
     Keeping all holds 10 + 4 * 30 and a byte at the loss. Recomputing a layer spares its 20 bytes and costs 1 + 4.
@@ -41,7 +41,7 @@ def test_each_run_comes_once_more_before_its_layers_backward() -> None:
     assert runs(result)[10:] == ["h.2.back", "h.1.0", "h.1.1", "h.1.back", "h.0.0", "h.0.1", "h.0.back"]
 
 
-def test_evenly() -> None:
+def test_even_splits_recompute_the_expected_layers() -> None:
     """At the last layer: 40 of inputs, 40 of layers 0 and 2, 20 of recomputed values, and two gradients."""
     result = remat.solve(layered(4), algorithm="layers", budget=102, options={"split": "even"})
     names = runs(result)

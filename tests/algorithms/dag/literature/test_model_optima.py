@@ -248,7 +248,7 @@ def test_division_of_any_graph_is_a_division(seed):
 
 
 @pytest.mark.parametrize("layers", [10, 20, 40])
-def test_dense_blocks(layers):
+def test_optimum_of_dense_blocks_is_their_formula(layers):
     """Each layer reads all features before it, norms them (their bytes) and adds 1 byte of features.
 
     Features are stored, and each norm is a segment: layers + 1 features and the last norm, of layers + 1 bytes.
@@ -382,7 +382,7 @@ def test_articulation_points_are_those_of_networkx(seed):
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_knapsacks(seed):
+def test_knapsacks_equal_exhaustive_search(seed):
     rng = seeded(seed)
     count = rng.randint(1, 10)
     scale = rng.choice([1, 10**9 + 7])

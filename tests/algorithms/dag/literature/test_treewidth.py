@@ -29,7 +29,7 @@ def stages_for(instance):
 
 @pytest.mark.parametrize("heuristic", ["min-degree", "min-fill-in"])
 @pytest.mark.parametrize("seed", range(12))
-def test_decomposition(seed, heuristic):
+def test_bags_cover_all_edges_and_form_a_tree(seed, heuristic):
     rng = seeded(seed)
     stages = stages_for(unit_graph(rng, rng.randint(1, 40), reach=6, most_reads=3))
     count, found = len(stages), decompose(stages.before, heuristic)

@@ -1,4 +1,4 @@
-"""Bounds of moments: never above the best of the schedules that they speak of, whatever the moments; mostly equal."""
+"""Bounds of moments: never above the best schedule of their class, for any moments, and mostly equal to it."""
 
 import math
 import random
@@ -130,7 +130,7 @@ def test_times_that_are_no_whole_numbers(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_larger_scale_says_the_same(seed):
-    """Terabytes and teraflops: sums of exact numbers, whatever their size."""
+    """Terabytes and teraflops: sums of exact numbers of any size."""
     draw = random.Random(seed)
     document = graph(draw, 6)
     large = {

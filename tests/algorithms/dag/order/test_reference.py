@@ -82,7 +82,7 @@ def test_lpmf_is_the_best_postorder_of_a_tree() -> None:
 
 
 @pytest.mark.parametrize("name", ASSEMBLY)
-def test_assembly_trees(name: str) -> None:
+def test_sp_order_is_optimal_on_assembly_trees(name: str) -> None:
     if "REMAT_DATA" not in os.environ:
         pytest.skip("REMAT_DATA is not set")
     path = Path(os.environ["REMAT_DATA"]) / "trees" / f"{name}.json.gz"

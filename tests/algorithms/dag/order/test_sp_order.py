@@ -102,7 +102,7 @@ def test_superfluous_edges_do_not_matter() -> None:
     assert reduced([[], [0], [0, 1], [0, 1, 2]]) == [[], [0], [1], [2]]
 
 
-def test_composition() -> None:
+def test_graphs_decompose_into_series_and_parallel_parts() -> None:
     def composed(predecessors: list[list[int]]) -> str:
         return evaluate(predecessors, str, lambda one, other: f"({one}.{other})", lambda one, other: f"({one}|{other})")
 
@@ -118,7 +118,7 @@ def test_composition() -> None:
 
 
 @pytest.mark.parametrize("family", ["chain", "star", "caterpillar", "random"])
-def test_long_trees(family: str) -> None:
+def test_peaks_of_long_trees_are_at_most_those_of_liu_postorder(family: str) -> None:
     from remat.generate import generate
 
     made = generate("tree", family, nodes=1000, seed=1)

@@ -204,7 +204,7 @@ def repaired(compiled):
 
 @pytest.mark.parametrize("find", [improved, repaired])
 def test_compiled_on_the_way_equals_interpreted(find, monkeypatch):
-    """Whatever the call from which on it is compiled."""
+    """The result does not depend on the call at which compilation starts."""
     interpreted, *wanted = find(compiled=False)
     for calls in range(6):
         monkeypatch.setattr(search_state, "CALLS_INTERPRETED", calls)

@@ -112,7 +112,7 @@ def test_optimal_through_lowering(kind):
 @pytest.mark.slow
 @draws(300)
 @given(st.one_of(training_graphs(), *LOWERED.values(), strategies.dags(largest=8, exact=True).filter(one_memory)))
-def test_optimal_thoroughly(document):
+def test_programs_are_optimal_at_several_budgets(document):
     for share in (0, 30, 60):
         check_optimal(document, share)
         check_optimal(document, share, "moccasin", 2)
@@ -169,7 +169,7 @@ def test_rounding_is_between_bound_and_budget(document, share):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("rounding", [True, False])
-def test_solvers_agree(solver, rounding):
+def test_all_solvers_find_the_optimum_of_rotor(solver, rounding):
     document = moderate("chain") | {"stages": moderate("chain")["stages"][:6]}
     bound, peak = span(document)
     budget = (2 * bound + peak) // 3
@@ -193,7 +193,7 @@ def test_solvers_are_optimal_thoroughly(solver):
 
 
 @pytest.mark.parametrize("solver", ["highs", "glop", "pulp"])
-def test_relaxations_agree(solver):
+def test_all_solvers_give_the_same_relaxation_bound(solver):
     document = moderate("chain") | {"stages": moderate("chain")["stages"][:6]}
     budget = sum(span(document)) // 2
     bounds = [
@@ -211,7 +211,7 @@ def test_solver_that_pulp_lacks(solver):
         remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": solver})
 
 
-def test_unknown_solver():
+def test_an_unknown_solver_is_refused():
     with pytest.raises(remat.OptionError, match="solver"):
         remat.solve(moderate("dag"), algorithm="checkmate", options={"solver": "abacus"})
 
@@ -220,7 +220,7 @@ def test_unknown_solver():
 
 
 @pytest.mark.parametrize("name", ["checkmate", "moccasin"])
-def test_large_numbers(name):
+def test_large_numbers_are_exact(name):
     """No common divisor, more digits than a floating-point solver sees; still exact."""
 
     @draws(12)
@@ -272,7 +272,7 @@ def test_last_byte_of_a_large_budget_decides(name):
     tasks = []
     for i, size in enumerate(sizes):
         tasks.append({"id": f"f{i}", "time": i + 1, "size": size})
-        tasks.append({"id": f"r{i}", "time": 0, "reads": [f"f{i}"], "size": 0})  # what is made is of use
+        tasks.append({"id": f"r{i}", "time": 0, "reads": [f"f{i}"], "size": 0})  # every result is used
     tasks.append({"id": "last", "time": 1, "reads": ["f0", "f2"], "size": 0})
     tasks.append({"id": "end", "time": 1, "reads": ["f0", "f1"], "size": 0})
     document = DOCUMENT | {"tasks": tasks}
@@ -412,7 +412,7 @@ def test_runs_in_stages():
 
 @draws(12)
 @given(strategies.dags(largest=7, exact=True).filter(one_memory), st.integers(0, 99))
-def test_better_orders(document, share):
+def test_an_improved_order_is_optimal_within_that_order(document, share):
     """The best within the improved order, where there is one."""
     for budget in budgets(document, share):
         problem = make_problem(remat.load(document), budget=budget)
@@ -465,7 +465,7 @@ def known(graph, share, name):
 
 
 @pytest.mark.parametrize("name", ["checkmate", "moccasin"])
-def test_known_value(name):
+def test_vgg16_equals_the_published_ratio(name):
     result, keep = known("vgg16", 0.873, name)
     assert result.optimal_within is not None
     assert round(result.makespan / keep, 4) == RATIOS["vgg16", 0.873]
@@ -474,7 +474,7 @@ def test_known_value(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkmate", "moccasin"])
 @pytest.mark.parametrize(("graph", "share"), sorted(RATIOS))
-def test_known_values(graph, share, name):
+def test_graphs_equal_the_published_ratios(graph, share, name):
     result, keep = known(graph, share, name)
     assert result.optimal_within is not None
     assert round(result.makespan / keep, 4) == RATIOS[graph, share]
@@ -489,6 +489,6 @@ def test_without_a_time_limit_the_constraint_program_takes_counted_work(monkeypa
     asked = {"algorithm": "moccasin", "budget": 20, "options": {"greedy": False, "rounding": False}}
     counted = remat.solve(document, **asked)
     assert (counted.termination, counted.optimal_within) == ("iteration limit", None)
-    assert "with a time limit the search goes on" in " ".join(counted.notes)
+    assert "with a time limit the search continues" in " ".join(counted.notes)
     timed = remat.solve(document, **asked, time_limit=60)
     assert timed.termination == "completed"

@@ -423,7 +423,7 @@ def test_iterations_decide_alone() -> None:
     assert first.makespan <= none.makespan
 
 
-def test_anytime() -> None:
+def test_schedules_improve_until_the_limit() -> None:
     seen: list[Progress] = []
     document = loop(40, 2, 7, 12)
     hurried = remat.solve(document, algorithm="adjoint-best", time_limit=0)
@@ -459,7 +459,7 @@ def test_tapes_overlap_and_other_machines() -> None:
     assert remat.solve(loop(9, 1, machine=elsewhere), algorithm="adjoint-best", options=LITTLE).makespan is not None
 
 
-def test_huge_figures() -> None:
+def test_huge_figures_give_the_scaled_schedule() -> None:
     document = loop(8, 4, 9)
     for step in document["steps"]:
         step["forward_time"] *= 10**13
@@ -556,7 +556,7 @@ def test_the_bound_with_slow_levels_holds(seed: int) -> None:
 
 
 def unread(result: remat.Result) -> list[str]:
-    """Return the values that lie in a memory from which nothing reads them."""
+    """Return the values in memories from which no step reads them."""
     return [
         row.value
         for row in result.decisions

@@ -136,7 +136,7 @@ def test_backwards_beyond_the_integers_of_floats() -> None:
 
 
 def with_a_level_that_is_only_read(seed: int) -> Problem:
-    """Draw a loop whose first state lies in such a level."""
+    """Draw a loop whose first state is in a level that is only read."""
     draw = random.Random(seed)
     keys = ("forward_time", "backward_time", "state_size")
     steps = [

@@ -85,7 +85,7 @@ def test_no_bound_is_above_the_optimum_and_no_schedule_below(seeds):
 
 @pytest.mark.parametrize("seeds", [range(100, 108), pytest.param(range(2000, 2200), marks=pytest.mark.slow)])
 def test_nobody_who_searches_little_is_quicker(seeds):
-    """However few rounds there are."""
+    """For any small number of rounds."""
     others = [entry for entry in OFFLOAD if entry.accepts("dag") and entry.name not in PROGRAMS]
     asked = 0
     for seed in seeds:
@@ -230,7 +230,7 @@ def test_links_in_one_direction_carry_what_must_cross_them():
 
 
 def test_an_update_runs_where_its_state_lies():
-    """Nothing comes back from the host: only a processor there can change what must end there."""
+    """No link leads back from the host: only a processor there can change values that must end there."""
     state = {"value": "o", "memory": "host"}
     document = one_way([OUT], processors=("gpu", "cpu"), inputs=["i", state], outputs=["w", {**state, "value": "n"}])
     document["values"] += [{"id": name, "size": 1} for name in "on"]

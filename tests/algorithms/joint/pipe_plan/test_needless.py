@@ -37,7 +37,7 @@ def test_no_stage_recomputes_what_fits_in_the_same_time(seed):
 
 
 def test_what_is_recomputed_for_nothing_is_kept():
-    """With the memory of 1F1B, nothing has to run again; half of a stage is kept where only half of it fits."""
+    """With the memory of 1F1B, no layer needs recomputation; if only half of a stage fits, that half is kept."""
     document = generate("pipeline", "uniform", devices=2, layers=4, micro_batches=4, activation=4)
     short = remat.solve(document, algorithm="pipe-plan", budget="60%", options={"moves": 300})
     assert any(recomputed(short.orders, stage) for stage in range(len(short.orders.stages)))

@@ -27,7 +27,7 @@ def costs_of(layers, reads):
 
 
 def every_segments(count):
-    """Yield all segments: each layer is kept, begins one, or goes on with one."""
+    """Yield all segmentations: each layer is kept, begins a segment, or continues one."""
     for marks in itertools.product("kbg", repeat=count):
         found = []
         for number, mark in enumerate(marks):
@@ -84,7 +84,7 @@ def test_equal_layers_are_asked_once():
     assert all(one.held > other.held for one, other in itertools.pairwise(levels))
 
 
-def test_uneven_layers():
+def test_fronts_of_uneven_layers_contain_uneven_segments():
     """On twelve uneven layers, fronts contain options that even segments miss."""
     rng = random.Random(3)
     layers = [

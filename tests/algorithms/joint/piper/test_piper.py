@@ -113,7 +113,7 @@ def test_fronts_of_many_points_are_thinned(monkeypatch):
 
 @pytest.mark.skipif("REMAT_DATA" not in os.environ, reason="wants the published profile")
 @pytest.mark.parametrize(("room", "load"), [(8 * 2**30, 0.16585575), (80e9, 0.122007269)])
-def test_the_published_profile(room, load):
+def test_load_of_the_published_profile_is_reproduced(room, load):
     """BERT-32 on eight devices, 1920 micro-batches, 25 GiB/s: by the profile's own model, to 1e-9."""
     with gzip.open(os.path.join(os.environ["REMAT_DATA"], "placement", "piper_bert32a100.json.gz")) as file:
         document = json.load(file)
@@ -195,7 +195,7 @@ def judge(number):
 
 
 def test_plans_before_both_judges():
-    """Of some draws at least, the plan has groups."""
+    """In at least some draws, the plan has groups."""
     assert sum(judge(number) for number in range(12)) >= 3
 
 
@@ -229,6 +229,6 @@ def test_groups_over_levels():
         ({"weights": "stash", "layers": [{"forward_time": 1, "backward_time": 1}]}, "weights flush"),
     ],
 )
-def test_what_it_refuses(change, why):
+def test_unsupported_instances_are_refused(change, why):
     with pytest.raises(OptionError, match=why):
         remat.solve(fast(**change), algorithm="piper")

@@ -48,7 +48,7 @@ def walked(model: StageModel, share: int) -> object:
 
 @pytest.mark.parametrize("share", [90, 60])
 @pytest.mark.parametrize("kind", ["layered", "chain", "adjoint"])
-def test_searches(kind: str, share: int) -> None:
+def test_searches_stay_within_their_arrays(kind: str, share: int) -> None:
     model = model_of(kind)
     with checked_indices():
         found = searched(model, share)
@@ -56,7 +56,7 @@ def test_searches(kind: str, share: int) -> None:
 
 
 @pytest.mark.parametrize("share", [90, 60])
-def test_walks(share: int) -> None:
+def test_local_searches_stay_within_their_arrays(share: int) -> None:
     model = model_of("layered")
     with checked_indices():
         found = walked(model, share)

@@ -218,7 +218,7 @@ def test_a_kernel_is_compiled_for_each_truth_value():
 
 
 @pytest.mark.parametrize("bits", [1, 12345, 2**62 + 17, 2**63 - 5])
-def test_integers_wrap(bits):
+def test_compiled_integers_wrap_like_interpreted_ones(bits):
     assert mixed_bits(shelf(), bits) == Kernel(mixed_bits).bind(shelf())(bits)
 
 

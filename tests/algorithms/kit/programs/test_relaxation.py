@@ -1,4 +1,4 @@
-"""Relaxations: below every solution, whatever the prices are."""
+"""Relaxations: below every solution, for any prices."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""How solvers are run: the interrupt stays Python's, and who may be deaf is killed."""
+"""Runs of solvers: Python keeps the interrupt, and solvers that ignore it are killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from remat_algorithms.kit.programs.solvers import job_of, may_be_deaf, solve_pro
 OWNERS = {f"kit/programs/{name}.py" for name in ("cp_sat", "solvers", "pulp", "relaxation", "duals")}
 
 CALLS = r"\b(CpSolver|ModelSolverHelper|ModelSolver|CreateSolver|pywraplp|highspy|import pulp|scipy\.optimize)\b"
-"""How one would call a solver."""
+"""The calls of a solver."""
 
 
 def small() -> Program:
@@ -48,7 +48,7 @@ def hard(rows: int = 5, columns: int = 40) -> ProgramBuilder:
 
 
 class Interrupting:
-    """Sends an interrupt when it is asked for the third time, and hears it."""
+    """Sends an interrupt at the third query, and receives it."""
 
     def __init__(self) -> None:
         self.asked = self.heard = 0
@@ -140,7 +140,7 @@ def test_a_limit_that_is_over_asks_nobody() -> None:
 
 
 def test_any_solver_of_pulp_proves_to_the_end(monkeypatch: Any) -> None:
-    """It gets of the settings what it takes: the gap among them, which would be 1e-4 by default."""
+    """The solver receives the settings that it supports, including the gap, whose default is 1e-4."""
     import pulp
 
     given = []

@@ -45,7 +45,7 @@ def drawn(draw):
 
 
 def compare(draw):
-    """Return the optimum over the time without recomputation, and whether it is proved; None where nobody knows it."""
+    """Return the optimum over the time without recomputation, and whether it is proved; None if it is unknown."""
     document, budget = drawn(draw)
     best = offloading.least_makespan(document, budget, recompute=True, states=STATES)
     if isinstance(best, float) and math.isnan(best):

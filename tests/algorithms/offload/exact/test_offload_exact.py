@@ -163,7 +163,7 @@ def test_host_smaller_than_the_largest_value():
     assert solve(document, 14).makespan == 13
 
 
-def test_no_way_back():
+def test_without_a_link_back_values_are_recomputed():
     document = one_big_value()
     document["machine"]["links"].pop()
     assert solve(document, 17).scope is not None

@@ -1,4 +1,4 @@
-"""poet's least energy: by hand, against exhaustive search, and within the program of larger graphs."""
+"""poet's minimum energy: by hand, against exhaustive search, and within the program of larger graphs."""
 
 import random
 
@@ -38,8 +38,9 @@ def solve(document, budget=None, **options):
     return remat.solve(document, algorithm="poet", budget=budget, options={"objective": "energy"} | options)
 
 
-def test_paging_by_hand():
-    """A run of `a` costs 20. Paging it costs 4 (1.5 + 0.5) = 8, and 2 + 2 of time; only the way out is hidden."""
+def test_paging_costs_energy_and_time_as_by_hand():
+    """A run of `a` costs 20. Paging costs 4 (1.5 + 0.5) = 8, and 2 + 2 of time, of which only the page-out is
+    hidden."""
     result = solve(EXAMPLE, 9)
     assert (result.energy, result.makespan) == (43, 8)
     starts = [(step.get("run") or step.get("copy"), step["start"]) for step in result.to_dict()["steps"]]
@@ -49,7 +50,7 @@ def test_paging_by_hand():
 
 
 def test_a_deadline_by_hand():
-    """By 7, `a` must run again: 20 instead of 8. Nothing ends by 6."""
+    """By 7, `a` must be recomputed: 20 instead of 8. No schedule ends by 6."""
     result = solve(EXAMPLE, 9, deadline=7)
     assert (result.energy, result.makespan) == (55, 7)
     assert result.notes == ("energy 55: the least of whole-value offloading with recomputation, by 7",)
@@ -64,14 +65,14 @@ def test_without_a_budget_nothing_runs_again():
     assert (solve(EXAMPLE).energy, solve(EXAMPLE).makespan) == (35, 6)
 
 
-def test_refusals():
+def test_bad_options_are_refused():
     with pytest.raises(OptionError, match="a deadline is for objective=energy"):
         remat.solve(EXAMPLE, algorithm="poet", options={"deadline": 3})
     plain = EXAMPLE | {
         "tasks": [{key: value for key, value in task.items() if key != "energy"} for task in TASKS],
         "machine": MACHINE | {"links": []},
     }
-    with pytest.raises(OptionError, match="neither a task nor a link of the instance has an energy"):
+    with pytest.raises(OptionError, match="no task and no link of the instance has an energy"):
         solve(plain)
     for wrong in (-1, float("nan"), 1e301, "soon"):
         with pytest.raises(OptionError, match="deadline"):
@@ -100,7 +101,7 @@ def drawn(seed):
             task["workspace"] = chance.randint(1, 2)
         tasks.append(task)
         names.append(task["id"])
-    # Something must be held, paged or computed again for late readers.
+    # A value must be kept, paged or recomputed for late readers.
     tasks[-1]["reads"] = sorted({*tasks[-1]["reads"], "t0"})
     channels = chance.choice([(None, None), ("bus", "bus"), ("p", "p")])
     links = []
@@ -170,7 +171,7 @@ def test_the_first_processor_counts():
 
 
 def test_the_program_of_larger_graphs(monkeypatch):
-    """Where the search gives up, the program decides: never better than the least energy, and often equal."""
+    """If the search stops, the program decides: never better than the minimum energy, and often equal."""
     monkeypatch.setattr("remat_algorithms.offload.poet.energy_search.MOST_STATES", 0)
     equal = 0
     for seed in range(8):
@@ -199,7 +200,7 @@ def test_a_stop_ends_the_search_at_once():
 
 @pytest.mark.parametrize(("deadline", "ends"), [(6.5, False), (7, True), (2.0**62, True), (1e300, True)])
 def test_deadlines_of_the_program(monkeypatch, deadline, ends):
-    """What does not end by the deadline is no answer, though it was found on the way."""
+    """A schedule that the search finds but that ends after the deadline is not an answer."""
     monkeypatch.setattr("remat_algorithms.offload.poet.energy_search.MOST_STATES", 0)
     monkeypatch.setattr("remat_algorithms.offload.poet.poet.SMALL", 0)
     found = solve(EXAMPLE, 9, deadline=deadline, stages=2).makespan
@@ -208,7 +209,7 @@ def test_deadlines_of_the_program(monkeypatch, deadline, ends):
 
 @pytest.mark.slow
 def test_a_graph_beyond_the_search():
-    """Of 20 tasks, where the quickest schedule pages, and computing again needs less energy."""
+    """A graph of 20 tasks: the fastest schedule pages, and recomputation needs less energy."""
     chance = random.Random(3)
     tasks = [{"id": f"f{k}", "time": 2, "energy": chance.randint(1, 9), "size": 4} for k in range(10)]
     for k in range(1, 10):

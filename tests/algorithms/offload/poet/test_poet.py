@@ -78,22 +78,22 @@ def test_pays_for_paging():
     assert result.makespan == 41
 
 
-def test_no_way_back():
+def test_without_a_link_back_poet_does_not_page():
     document = one_big_value()
     document["machine"]["links"].pop()
     assert solve(document, 17).makespan == 25
-    with pytest.raises(remat.OptionError, match="'host' is no memory"):
+    with pytest.raises(remat.OptionError, match="'host' is not a memory"):
         solve(document, 17, memory="host")
 
 
 def test_unknown_memory_and_solver():
-    with pytest.raises(remat.OptionError, match="'disk' is no memory"):
+    with pytest.raises(remat.OptionError, match="'disk' is not a memory"):
         solve(one_big_value(), 17, memory="disk")
-    with pytest.raises(remat.OptionError, match="PuLP knows no solver 'NOBODY'"):
+    with pytest.raises(remat.OptionError, match="PuLP has no solver 'NOBODY'"):
         solve(one_big_value(), 17, solver="pulp:NOBODY")
 
 
-def test_infeasible_budget():
+def test_an_infeasible_budget_is_proved_with_the_minimum():
     result = solve(one_big_value(), 11)
     assert result.status == "infeasible"
     assert result.least_budget.size == 12

@@ -26,7 +26,7 @@ def choice_of(bandwidth: float) -> Choice:
     return Choice(problem, Order.of(problem), routes(problem.machine))
 
 
-def test_free_times() -> None:
+def test_free_time_of_values_is_as_by_hand() -> None:
     """On EQUAL at 1 a unit of time, 4 + 4 for a round trip; x0's gap lasts from 1 to 13, x1's 2-11, 3-9, 4-7, 5-5."""
     choice = choice_of(1)
     gaps = choice.candidates[::-1]
@@ -78,14 +78,14 @@ HIDDEN = """
 
 
 @pytest.mark.parametrize(("bandwidth", "expected", "end"), [(1, MIXED, 19), (4, HIDDEN, 15)])
-def test_timeline(bandwidth: int, expected: str, end: int) -> None:
+def test_schedules_equal_the_timelines_by_hand(bandwidth: int, expected: str, end: int) -> None:
     result = remat.solve(EQUAL, algorithm="capuchin", machine=two_memories(bandwidth), budget={"device": 20})
     assert starts(result) == timeline(expected)
     assert result.makespan == end
     assert result.peak_memory["device"] == 20
 
 
-def test_what_remaking_takes() -> None:
+def test_recompute_time_includes_lost_inputs() -> None:
     """Recomputing a value includes its inputs that are lost then; tasks that run once are never recomputed."""
     choice = choice_of(1)
     remaking = Remaking(choice.order)
@@ -142,7 +142,7 @@ def test_a_schedule_wherever_swaps_alone_find_one(document: dict[str, Any], shar
 
 
 @pytest.mark.parametrize("more", [{"channels": ("bus", "bus")}, {"channels": ("gpu", "gpu")}, {"latency": 1}])
-def test_other_machines(more: dict[str, Any]) -> None:
+def test_other_machines_are_never_faster(more: dict[str, Any]) -> None:
     free = remat.solve(EQUAL, algorithm="capuchin", machine=two_memories(4), budget={"device": 20}).makespan
     result = remat.solve(EQUAL, algorithm="capuchin", machine=two_memories(4, **more), budget={"device": 20})
     assert free is not None

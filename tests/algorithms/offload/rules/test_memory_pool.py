@@ -1,4 +1,4 @@
-"""Memory pools of `autoswap` and `swapadvisor`: lifetimes and addresses by hand, and that the addresses fit."""
+"""Memory pools of `autoswap` and `swapadvisor`: lifetimes and addresses by hand; addresses fit."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _meet(rows: np.ndarray) -> np.ndarray:
 
 
 def test_workspaces_and_outputs_in_place() -> None:
-    """B1 takes the address of y1 for y0: 4 in place; its workspace of 3 needs an address of its own."""
+    """B1 takes the address of y1 for y0: 4 in place; its workspace of 3 needs a separate address."""
     document = chain_of([("s", 1, 1, 4)], input_size=4, in_place=True)
     document["stages"][0]["backward_workspace"] = 3
     result = remat.solve(document, algorithm="keep-all", machine=two_memories(1))
@@ -117,7 +117,7 @@ def test_workspaces_and_outputs_in_place() -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(chains(plain=True), st.floats(0.2, 1))
-def test_addresses_fit(document: dict[str, Any], share: float) -> None:
+def test_pooled_addresses_fit_the_budget(document: dict[str, Any], share: float) -> None:
     document.pop("machine", None)
     machine = two_memories(3, 2)
     peak = remat.solve(document, algorithm="keep-all", machine=machine).peak_memory["device"]
@@ -147,7 +147,7 @@ def test_individuals_differ_in_their_addresses() -> None:
     assert any("addresses take" in note for note in found.notes)
 
 
-def test_no_addresses_fit() -> None:
+def test_plans_without_fitting_addresses_are_refused() -> None:
     """In 16, everything that can leave is needed for the bytes; the addresses that are left do not fit."""
     tight = chain_of([(f"s{k}", 1, 2, size) for k, size in enumerate([6, 2, 1, 6])], input_size=2)
     given: dict[str, Any] = {"algorithm": "autoswap", "machine": two_memories(2), "budget": {"device": 16}}

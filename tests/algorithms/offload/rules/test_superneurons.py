@@ -66,7 +66,7 @@ MEMORY_CENTRIC = """
 """
 
 
-def test_by_segment() -> None:
+def test_segments_are_recomputed_as_by_hand() -> None:
     result = remat.solve(NAMED, algorithm="superneurons", machine=two_memories(1), budget={"device": 24})
     assert starts(result) == timeline(BY_SEGMENT)
     assert result.makespan == 17
@@ -97,13 +97,13 @@ def test_where_nothing_can_leave(machine: dict[str, Any] | None) -> None:
 
 
 @pytest.mark.parametrize("more", [{"channels": ("bus", "bus")}, {"channels": ("gpu", "gpu")}, {"latency": 1}])
-def test_other_machines(more: dict[str, Any]) -> None:
+def test_other_machines_are_no_slower_than_memory_centric(more: dict[str, Any]) -> None:
     """Overlapped, by segment, it takes 17; no machine takes longer than memory-centric, which never offloads."""
     result = remat.solve(NAMED, algorithm="superneurons", machine=two_memories(1, **more), budget={"device": 24})
     assert result.makespan in (17, 18)
 
 
-def test_what_is_dear() -> None:
+def test_dear_stages_follow_from_names_or_times() -> None:
     assert dear_stages(make_problem(remat.load(NAMED)), None) == [0, 3]
     assert dear_stages(make_problem(remat.load(NAMED)), "relu, CONV_B") == [2, 3]
     unnamed = chain_of([("", time, 1, 1) for time in (1, 5, 2, 6)], input_size=1)
@@ -115,7 +115,7 @@ def test_what_is_dear() -> None:
         remat.solve(EQUAL, algorithm="superneurons", options={"stages": "conv"})
 
 
-def test_segments() -> None:
+def test_cheap_stages_form_segments() -> None:
     assert cheap_segments([0, 3, 4, 6]) == [(1, 3), (5, 6)]
     assert cheap_segments([2]) == [(0, 2)]
     assert cheap_segments([]) == []

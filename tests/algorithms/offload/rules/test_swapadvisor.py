@@ -49,7 +49,7 @@ BRANCHES = {
 """In the listed order, A and B are there at once: 9 with a2. One branch after the other: a, B and b, 6."""
 
 
-def test_first_individual() -> None:
+def test_first_individual_equals_the_timeline_by_hand() -> None:
     result = remat.solve(
         EQUAL, algorithm="swapadvisor", machine=two_memories(1), budget={"device": 20}, options={"iterations": 0}
     )
@@ -93,7 +93,7 @@ def test_order_of_a_graph() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(dags(plain=True), st.floats(0, 1))
-def test_graphs(document: dict[str, Any], share: float) -> None:
+def test_search_is_never_slower_than_its_first_individual(document: dict[str, Any], share: float) -> None:
     """Never slower than the first individual, wherever that one fits."""
     document.pop("machine", None)
     machine = two_memories(3, 2)
@@ -106,7 +106,7 @@ def test_graphs(document: dict[str, Any], share: float) -> None:
         assert found.makespan <= first.makespan
 
 
-def test_bad_machines() -> None:
+def test_machines_without_enough_links_or_memory_have_no_schedule() -> None:
     machine = two_memories(1)
     assert_ways_are_needed(EQUAL, "swapadvisor")
     small = machine | {"memories": [{"name": "device"}, {"name": "host", "capacity": 3}]}
@@ -120,7 +120,7 @@ def test_bad_machines() -> None:
 
 
 @pytest.mark.parametrize("more", [{"channels": ("bus", "bus")}, {"channels": ("gpu", "gpu")}, {"latency": 1}])
-def test_other_machines(more: dict[str, Any]) -> None:
+def test_a_synchronous_channel_takes_longer(more: dict[str, Any]) -> None:
     given: dict[str, Any] = {"algorithm": "swapadvisor", "budget": {"device": 24}, "options": {"iterations": 20}}
     result = remat.solve(EQUAL, machine=two_memories(4, **more), **given)
     assert result.makespan == (19 if "gpu" in more.get("channels", ()) else 15)

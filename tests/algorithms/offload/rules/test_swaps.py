@@ -1,4 +1,4 @@
-"""`tflms` and `autoswap`: scores and timelines worked out by hand, and machines that cannot do it."""
+"""`tflms` and `autoswap`: scores and timelines by hand, and unsuitable machines."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TWO_AHEAD = """
 
 
 @pytest.mark.parametrize(("ahead", "expected", "end"), [(1, ONE_AHEAD, 34), (2, TWO_AHEAD, 29)])
-def test_tflms(ahead: int, expected: str, end: int) -> None:
+def test_tflms_equals_the_timelines_by_hand(ahead: int, expected: str, end: int) -> None:
     options = {"threshold": 5, "ahead": ahead}
     result = remat.solve(FIVE, algorithm="tflms", machine=two_memories(2, 1), options=options)
     assert starts(result) == timeline(expected)
@@ -201,7 +201,7 @@ def test_autoswap_finds_a_schedule_wherever_one_exists(document: dict[str, Any],
 
 
 @pytest.mark.parametrize("algorithm", NAMES)
-def test_other_machines(algorithm: str) -> None:
+def test_other_machines_have_valid_schedules(algorithm: str) -> None:
     """Half duplex, a synchronous channel, a latency: valid schedules, by hand where nothing overlaps."""
     for machine in (two_memories(4, channels=("bus", "bus")), two_memories(4, latency=1)):
         result = remat.solve(EQUAL, algorithm=algorithm, machine=machine, budget={"device": 24})
@@ -213,7 +213,7 @@ def test_other_machines(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", NAMES)
-def test_bad_machines(algorithm: str) -> None:
+def test_machines_without_enough_links_or_memory_have_no_schedule(algorithm: str) -> None:
     assert_ways_are_needed(EQUAL, algorithm)
     small = two_memories(1) | {"memories": [{"name": "device"}, {"name": "host", "capacity": 3}]}
     result = remat.solve(EQUAL, algorithm=algorithm, machine=small, budget={"device": 24})

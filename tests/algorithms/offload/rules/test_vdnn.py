@@ -81,7 +81,7 @@ NAMES = ("vdnn-all", "vdnn-conv", "vdnn-pp")
 @pytest.mark.parametrize(
     ("algorithm", "expected", "end"), [("vdnn-all", ALL, 39), ("vdnn-conv", CONV, 31), ("vdnn-pp", PP, 38.5)]
 )
-def test_timeline(algorithm: str, expected: str, end: float) -> None:
+def test_schedules_equal_the_timelines_by_hand(algorithm: str, expected: str, end: float) -> None:
     result = remat.solve(FIVE, algorithm=algorithm, machine=two_memories(2, 1))
     assert starts(result) == timeline(expected)
     assert result.makespan == end
@@ -104,7 +104,7 @@ def test_saved_values_leave_a_stage_later() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(chains(plain=True), st.integers(1, 8), st.integers(1, 8), st.data())
-def test_closed_formula(document: dict[str, Any], out: int, back: int, data: st.DataObject) -> None:
+def test_makespan_equals_the_closed_formula(document: dict[str, Any], out: int, back: int, data: st.DataObject) -> None:
     """T = sum max(uF, s/bwD) + sum max(uB, s/bwH) for any set of stages, where every backward reads its input."""
     assume("variants" not in str(document))
     document.pop("machine", None)
@@ -136,7 +136,7 @@ def test_closed_formula(document: dict[str, Any], out: int, back: int, data: st.
 
 
 @pytest.mark.parametrize("algorithm", NAMES)
-def test_other_machines(algorithm: str) -> None:
+def test_other_machines_only_take_longer(algorithm: str) -> None:
     """Half duplex, a synchronous channel and a latency only take longer; the schedules stay valid."""
     free = remat.solve(FIVE, algorithm=algorithm, machine=two_memories(2, 1)).makespan
     assert free is not None

@@ -59,16 +59,16 @@ def test_a_small_kernel_where_the_quick_one_does_not_fit() -> None:
         (28, 36),
     ],
 )
-def test_passes(budget: int, makespan: int) -> None:
+def test_each_budget_takes_its_pass(budget: int, makespan: int) -> None:
     result = remat.solve(five(KERNELS), algorithm="vdnn-dyn", machine=two_memories(2, 1), budget={"device": budget})
     assert result.makespan == makespan
     assert result.peak_memory["device"] <= budget
 
 
-def test_what_never_fits() -> None:
+def test_a_budget_below_all_passes_has_no_schedule() -> None:
     result = remat.solve(five(KERNELS), algorithm="vdnn-dyn", machine=two_memories(2, 1), budget={"device": 27})
     assert str(result.status) == "unknown"
-    assert "the one of least memory needs 28" in " ".join(result.notes)
+    assert "the pass with the smallest memory needs 28" in " ".join(result.notes)
 
 
 def test_saved_bytes_of_other_stages_shrink() -> None:

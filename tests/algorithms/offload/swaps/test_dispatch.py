@@ -1,4 +1,4 @@
-"""The dispatcher: whatever leaves and comes back, the verifier accepts the schedule and finds the makespan claimed."""
+"""The dispatcher: for any offloaded values, the verifier accepts the schedule and confirms its makespan."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_columns_say_what_objects_say(case: Any) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(CASES)
-def test_compiled_too(case: Any) -> None:
+def test_compiled_timing_equals_placement(case: Any) -> None:
     compare(*case, compiled=True)
 
 

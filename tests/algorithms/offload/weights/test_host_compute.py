@@ -26,7 +26,7 @@ def placed(setting, choices):
     return training, dispatch(training.graph, setting.machine, training.program)
 
 
-def test_by_hand():
+def test_the_host_computes_as_by_hand():
     """A stage of 8 bytes of parameters, F 1, B 1, at a host of half the speed; the link takes 2 bytes a time unit.
 
     The host runs F from 0 to 2, x1 (1 byte) comes until 2.5, and the loss takes 1; y1 goes until 4, the host runs B

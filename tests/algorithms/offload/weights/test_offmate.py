@@ -88,7 +88,7 @@ def test_shares_where_a_third_of_the_saved_tensors_has_to_leave():
     assert again == pytest.approx(0, abs=1e-6)
 
 
-def test_what_it_refuses():
+def test_unsupported_instances_are_refused():
     plain = {key: value for key, value in THREE.items() if key not in ("parameter_memory", "optimizer_memory")}
     bare = [{key: value for key, value in one.items() if "size" not in key or "put" in key} for one in plain["stages"]]
     bare = [{key: value for key, value in one.items() if key != "update_time"} for one in bare]

@@ -61,7 +61,7 @@ def test_activations_on_nvme_by_hand():
 
 @pytest.mark.parametrize("homes", [("host", "nvme"), ("nvme", "nvme")])
 def test_everything_in_the_third_tier(homes):
-    """The device holds as much as with activations at the host; what they take there is on NVMe."""
+    """The device holds the same bytes as with activations at the host; the host's bytes are on NVMe."""
     parameters, states = homes
     document = generate("chain", "transformer", layers=4, batch=2, parameters=parameters, states=states)
     found = {

@@ -17,7 +17,7 @@ from tests.algorithms.offload.weights.test_zero_family import solve, timeline
 from tests.seeds import seeds
 
 
-def test_by_hand():
+def test_parameters_leave_as_by_hand():
     """Four stages of F 2, B 2, 4 bytes of parameters at 2 per time unit, instant updates, budget 18.
 
     Parameters and one gradient are 20 bytes: stage 1's parameters leave with F1's start, which uses them until 2. When

@@ -1,4 +1,4 @@
-"""Ranks that share states out: the papers' figures, timelines worked by hand, and drawn chains before both judges."""
+"""Ranks that partition states: the papers' figures, timelines by hand, and drawn chains with both verifiers."""
 
 import itertools
 import random
@@ -89,7 +89,7 @@ def test_bytes_on_a_device(parameters, ranks, zero, optimizer, size):
     assert sum(term.size for term in terms if term.name in ("parameters", "gradients", "optimizer states")) == size
 
 
-def test_the_papers_table():
+def test_memory_equals_the_table_of_the_paper():
     """7.5e9 parameters on 64 devices, in a hundred stages: 120, 31.4, 16.6 and 1.9 GB, at the end of the backward."""
     count = 75_000_000
     layers = [stage(parameters=2 * count, optimizer=12 * count, output=0, saved=0) for _ in range(100)]
@@ -107,7 +107,7 @@ def test_the_papers_table():
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_traffic(ranks):
+def test_ranks_send_the_bytes_of_their_stage_of_zero(ranks):
     """A rank sends (d - 1) / d of twice the parameters' bytes a step; three times in stage 3 but for the last layer."""
     layers = [stage(parameters=24 * (k + 1)) for k in range(4)]
     total, last = sum(layer["parameter_size"] for layer in layers), layers[-1]["parameter_size"]
@@ -267,7 +267,7 @@ def all_places(document, budget):
 
 @pytest.mark.parametrize("chains", [range(16), pytest.param(range(16, 120), marks=pytest.mark.slow)], ids=len)
 def test_granular_offloading_against_all_places(chains):
-    """Where any choice fits, one is found: the fewest that live at the host, which is close to the quickest."""
+    """If any choice fits, one is found, with the fewest states at the host, which is close to the fastest."""
     ratios, missed = [], 0
     for seed in chains:
         document = drawn(seed, longest=4) | {"schema": "remat.instance/3", "master_copy": False}
@@ -346,7 +346,7 @@ def test_sixteen_gathers_or_the_bytes_of_keeping(keep):
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
-        ({"sharding": {"data": 1, "zero": 2}}, "$.sharding.data", "among several ranks, and there is one"),
+        ({"sharding": {"data": 1, "zero": 2}}, "$.sharding.data", "over several ranks, but there is one"),
         ({"sharding": {"zero": 2}}, "$.sharding.data", "the key is missing"),
         ({"sharding": {"data": 2, "zero": 4}}, "$.sharding.zero", "a stage of ZeRO, 0 to 3, not 4"),
         ({"sharding": {"data": 0}}, "$.sharding.data", "a count lies between 1"),
@@ -356,7 +356,7 @@ def test_sixteen_gathers_or_the_bytes_of_keeping(keep):
         ({"parameter_memory": "disk"}, "$.parameter_memory", "unknown memory 'disk'"),
     ],
 )
-def test_what_cannot_be(change, path, message):
+def test_contradictory_documents_are_refused(change, path, message):
     document = chain(stage(), master_copy=True, schema="remat.instance/3") | change
     with pytest.raises(remat.InstanceError, match=message) as caught:
         remat.load(document)

@@ -210,7 +210,11 @@ def test_what_l2l_stashes():
         ("l2l", {"parameter_memory": "host", "optimizer_memory": None}, "optimizer_memory must be another memory"),
         ("rotor", {}, "use weight-offload, zero, zero-offload or l2l"),
         ("rotor", {"machine": None, "parameter_memory": None, "optimizer_memory": None}, "use weight-offload"),
-        ("store-all", {"machine": None, "parameter_memory": None, "optimizer_memory": None}, "knows no parameters"),
+        (
+            "store-all",
+            {"machine": None, "parameter_memory": None, "optimizer_memory": None},
+            "this one has no parameters",
+        ),
     ],
 )
 def test_bad_machines_and_homes(algorithm, change, wrong):

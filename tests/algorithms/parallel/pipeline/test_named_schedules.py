@@ -58,7 +58,7 @@ def judged(document, lists):
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p["kind"] == "dualpipe"], ids=lambda p: str(p["id"]))
-def test_dualpipe_points(point):
+def test_dualpipe_equals_published_figures(point):
     """A forward and a backward at once: makespan, busy time and peak of each device, from the instance on."""
     layer = {"forward_time": point["F"], "backward_time": point["B"] - point["W"], "weight_time": point["W"]}
     layer |= {"paired_time": point["paired"], "saved_size": 1, "repeat": point["p"]}
@@ -100,7 +100,7 @@ def test_a_paired_time_lies_between_the_longer_one_and_the_sum(paired, message):
 @pytest.mark.parametrize(
     "point", [p for p in POINTS if p["kind"] == "flush"], ids=lambda p: f"{p['schedule']}-{p['id']}"
 )
-def test_flush_points(point):
+def test_flush_schedules_equal_published_figures(point):
     """Makespans with delays and with busy links, spans and peaks: from the orders alone."""
     lists = RULES[point["schedule"]](point["p"], point["m"], **({"chunks": point["v"]} if "v" in point else {}))
     layers = [
@@ -121,7 +121,7 @@ def test_flush_points(point):
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p["kind"] == "zb-reference"], ids=lambda p: str(p["id"]))
-def test_zero_bubble_points(point):
+def test_zero_bubble_schedules_equal_published_figures(point):
     """Halves apart: an activation is 2, of which the second half keeps 1."""
     rule = rules.zb_h2 if point["limit"] > point["p"] else rules.zb_h1
     layer = {"saved_size": 2, "weight_saved_size": 1}
@@ -148,7 +148,7 @@ def test_zero_bubble_points(point):
         ("1f1b", 1, 49, [4, 3, 2, 1]),
     ],
 )
-def test_the_textbook(algorithm, hop, makespan, peaks):
+def test_schedules_equal_the_textbook(algorithm, hop, makespan, peaks):
     result = remat.solve(generate("pipeline", "uniform", hop=hop), algorithm=algorithm)
     assert result.makespan == makespan
     assert list(result.peak_memory.values()) == peaks
@@ -286,7 +286,7 @@ def test_cuts_are_the_best_ones(data):
     try:
         instance = load(document)
     except remat.InstanceError:
-        return  # nobody can run one of the layers
+        return  # no device can run one of the layers
     best = None
     for inner in itertools.combinations(range(1, count), len(types) - 1) if len(types) <= count else ():
         cuts = [0, *inner, count]

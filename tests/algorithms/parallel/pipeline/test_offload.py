@@ -79,7 +79,7 @@ def test_both_judges_accept_many(document, share):
     check_both_judges(document, share)
 
 
-def test_by_hand():
+def test_offloading_makes_one_device_faster_as_by_hand():
     """One device holds one of two micro-batches; each transfer takes 1, without overlap."""
     document = uniform(1, 2, weight=0)
     free = judged(document, budget=4, algorithm="pipe-search")
@@ -95,7 +95,7 @@ def test_by_hand():
 
 
 def sequences(hosting, stages, batches):
-    """Yield every sequence of operations in ascending micro-batches, with every choice of who is sent."""
+    """Yield every sequence of operations in ascending micro-batches, with every choice of offloaded ones."""
     chains = []
     for stage in range(stages):
         chains += [[(phase, stage, batch) for batch in range(batches)] for phase in (F, B)]
@@ -213,7 +213,7 @@ def test_as_quick_as_without_a_limit():
         ({"layers": [{"forward_time": 1, "backward_time": 1, "update_time": 1, "repeat": 2}]}, "leave out update_time"),
     ],
 )
-def test_refusals(change, words):
+def test_unsupported_pipelines_are_refused(change, words):
     with pytest.raises(remat.OptionError, match=words):
         remat.solve(uniform(2, 2) | change, algorithm="pipeoffload")
 
@@ -228,7 +228,7 @@ def test_refusals(change, words):
         ({"cluster": {"devices": [{"name": "a"}], "host": {"bandwidth": 0}}}, ".cluster.host.bandwidth"),
     ],
 )
-def test_what_cannot_be(change, path):
+def test_contradictory_documents_are_refused(change, path):
     with pytest.raises(remat.InstanceError) as caught:
         remat.load(uniform(2, 2) | change)
     assert path in str(caught.value)

@@ -58,7 +58,7 @@ def machine(hops, capacity=None):
 
 
 @pytest.mark.parametrize("point", [pytest.param(point, id=str(point["id"])) for point in POINTS])
-def test_reference(point):
+def test_activations_equal_published_figures(point):
     row = row_of(point["F"], point["B"], point["C"])
     assert list(star(row, point["T"]).kept) == point["keep"]
     for mode, versions in VERSIONS.items():

@@ -108,7 +108,7 @@ def test_the_time_of_interleaving_in_the_memory_of_1f1b():
     assert result.makespan == 57
 
 
-def test_halves_apart():
+def test_separate_halves_reach_v_min():
     result = remat.solve(generate("pipeline", "uniform", layers=8, **HALVES), algorithm="pipe-search", budget=8)
     assert result.makespan == 59  # V-min's, the least with half the memory
 

@@ -13,7 +13,7 @@ from tests.seeds import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(25, 400))
-def test_bounds_hold(seed):
+def test_bounds_are_at_most_the_exhaustive_optimum(seed):
     model = drawn(seed, recomputed=True)
     for span in (False, True):
         best = pipeline_orders.best_figure(model, span=span)
@@ -23,7 +23,7 @@ def test_bounds_hold(seed):
             assert bounds["work"] <= bounds["fill"] <= bounds["in-flight"]
 
 
-def test_bounds_prove():
+def test_bounds_prove_certified_optima_without_search():
     """They hold for all certified optima, and prove this many of them without any search."""
     proved = 0
     for point in OPTIMA:
@@ -59,7 +59,7 @@ def test_best_of_all_orders_of_two_chains(seed):
 
 
 @pytest.mark.parametrize("number", [14, 21, 28])
-def test_certified(number):
+def test_a_certified_optimum_is_proved(number):
     model, span, best = certified(OPTIMA[number])
     proof = prove(model, span=span, moves=0)
     assert (proof.figure, proof.bound, proof.proved) == (best, best, True)
@@ -67,7 +67,7 @@ def test_certified(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moves", [0, None])
-def test_all_certified(moves):
+def test_all_certified_optima_are_proved(moves):
     for point in OPTIMA:
         model, span, best = certified(point)
         proof = prove(model, span=span, moves=moves)

@@ -80,7 +80,7 @@ def test_best_of_all_orders_of_two_chains(seed):
 
 @pytest.mark.parametrize("seed", seeds(20, 400))
 def test_walk_never_deadlocks_in_two_chains(seed):
-    """Whatever the keys: a schedule of all operations, which fits, with several stages of both chains a device."""
+    """Any keys give a fitting schedule of all operations, with several stages of both chains per device."""
     rng = random.Random(seed)
     one = crowded(rng)
     stages = 2 * one.stages
@@ -108,14 +108,14 @@ def test_walk_never_deadlocks_in_two_chains(seed):
 
 
 @pytest.mark.parametrize("number", [6, 18, 21, 28])
-def test_certified(number):
+def test_a_certified_optimum_is_found(number):
     model, span, best = certified(OPTIMA[number])
     assert search(model, span=span, moves=20_000)[1] == best
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_all_certified(seed):
+def test_all_certified_optima_are_nearly_reached(seed):
     excess = []
     for point in OPTIMA:
         model, span, best = certified(point)
@@ -157,7 +157,7 @@ def test_start_is_taken_as_it_is():
 
 @pytest.mark.parametrize("seed", seeds(20, 400))
 def test_walk_never_deadlocks(seed):
-    """Whatever the keys: a schedule of all operations, which fits, at every patience; several stages a device."""
+    """Any keys and any patience give a fitting schedule of all operations, with several stages per device."""
     rng = random.Random(seed)
     model = crowded(rng)
     check_walks(model, seed, rng)
@@ -198,7 +198,7 @@ def crowded(rng):
 
 
 @pytest.mark.parametrize("seed", seeds(20, 300))
-def test_peaks(seed):
+def test_an_order_fits_exactly_if_the_oracle_accepts_it(seed):
     """An order fits exactly if the oracle accepts it, including recomputed stages."""
     rng = random.Random(seed)
     model = drawn(seed, recomputed=True)
@@ -243,7 +243,7 @@ def test_deterministic_and_stopped():
 
 
 @pytest.mark.parametrize("seed", seeds(15, 200))
-def test_spans(seed):
+def test_starts_of_an_order_have_the_reported_span(seed):
     """The starts that come with a span have it, and are possible."""
     model = drawn(seed)
     if model.feasible:

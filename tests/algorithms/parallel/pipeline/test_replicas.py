@@ -111,7 +111,7 @@ def test_pieces_are_for_whoever_reads_them():
 
 
 def test_a_step_ends_with_one_exchange_a_layer():
-    """Each layer's four copies of gradients go round once, whoever ran which part."""
+    """Each layer's four copies of gradients pass the ring once, for any assignment of parts."""
     cluster = {"devices": [{"name": "d", "count": 2}], "levels": [{"latency": 1}]}
     given = document(cluster=cluster, exchange="ring", layers=[document()["layers"][0] | {"repeat": 1}])
     result = remat.solve(given, algorithm="gpipe", options={"replicas": 2, "sharing": "parts"})
@@ -138,7 +138,7 @@ def test_bounds_hold_for_parts_that_are_quicker_than_their_share():
 @pytest.mark.parametrize(
     ("given", "options", "why"),
     [
-        (document(), {"replicas": 3}, "4 devices are no multiple of 3"),
+        (document(), {"replicas": 3}, "4 devices are not a multiple of 3"),
         (document(micro_batches=3), {"replicas": 2}, "3 micro-batches cannot be taken in 2 equal turns"),
         (document(), {"replicas": 4, "sharing": "parts"}, "says nothing of micro-batches in 4 `parts`"),
         (document(copies=1), {"replicas": 2}, "keeps each layer on 2 devices"),
@@ -152,7 +152,10 @@ def test_what_cannot_be_shared(given, options, why):
 @pytest.mark.parametrize(
     ("stages", "why"),
     [
-        ([{"layers": [1, 2], "device": "d0", "part": [1, 3]}], "no 3 parts of a micro-batch; it has 2"),
+        (
+            [{"layers": [1, 2], "device": "d0", "part": [1, 3]}],
+            "does not split a micro-batch into 3 parts; it allows 2",
+        ),
         ([{"layers": [1, 2], "device": "d0", "part": [3, 2]}], "first of two parts"),
         ([{"layers": [1, 2], "device": "d0", "part": 1}], "first of two parts"),
         (

@@ -49,7 +49,7 @@ def drawn(name, devices, batches):
 
 
 @pytest.mark.parametrize("point", points("flush"))
-def test_flush_points(point):
+def test_flush_rules_equal_published_figures(point):
     chunks = {"chunks": point["v"]} if "v" in point else {}
     lists = FLUSH[point["schedule"]](point["p"], point["m"], **chunks)
     assert list(lists.place) == point["place"]
@@ -61,7 +61,7 @@ def test_flush_points(point):
 
 
 @pytest.mark.parametrize("point", points("zb-reference"))
-def test_zero_bubble_points(point):
+def test_zero_bubble_rules_equal_published_figures(point):
     rule = rules.zb_h1 if point["limit"] == point["p"] else rules.zb_h2
     times = {"forward": point["F"], "backward": point["B"], "weight": point["W"], "hop": point["c"]}
     found = simulate(rule(point["p"], point["m"]), **times)
@@ -228,7 +228,7 @@ def in_pairs(lists, point):
 
 
 @pytest.mark.parametrize("point", points("dualpipe"))
-def test_dualpipe_points(point):
+def test_dualpipe_rules_equal_published_figures(point):
     found = in_pairs(rules.dualpipe(point["p"], point["m"]), point)
     assert found.makespan == point["makespan"]
     assert (list(found.busy), list(found.peak)) == (point["busy"], point["peak"])
@@ -265,20 +265,20 @@ def test_each_operation_of_paired_lists_once():
 @pytest.mark.parametrize(
     ("refused", "argument", "said"),
     [
-        (lambda: rules.interleaved(4, 6), "batches", "4 or 8 would do, 6 do not"),
-        (lambda: rules.interleaved(4, 3), "batches", "4 would do, 3 do not"),
+        (lambda: rules.interleaved(4, 6), "batches", "use 4 or 8 instead of 6"),
+        (lambda: rules.interleaved(4, 3), "batches", "use 4 instead of 3"),
         (lambda: rules.interleaved(4, 8, chunks=0), "chunks", "0 chunks"),
         (lambda: rules.chimera(5, 8), "devices", "4 or 6, not 5"),
         (lambda: rules.chimera(1, 8), "devices", "2, not 1"),
         (lambda: rules.dualpipe(3, 8), "devices", "2 or 4, not 3"),
-        (lambda: rules.dualpipe(4, 9), "batches", "8 or 10 would do, 9 do not"),
-        (lambda: rules.dualpipe(4, 6), "batches", "8 would do, 6 do not"),
+        (lambda: rules.dualpipe(4, 9), "batches", "use 8 or 10 instead of 9"),
+        (lambda: rules.dualpipe(4, 6), "batches", "use 8 instead of 6"),
         (lambda: rules.dualpipev(4, 7), "batches", "at least 8 micro-batches; there are 7"),
         *((lambda rule=rule: rule(0, 4), "devices", "0 devices") for rule in (FLUSH | SPLIT).values()),
         *((lambda rule=rule: rule(4, 0), "batches", "0 micro-batches") for rule in (FLUSH | SPLIT).values()),
     ],
 )
-def test_refusals(refused, argument, said):
+def test_bad_parameters_are_refused(refused, argument, said):
     with pytest.raises(OptionError) as found:
         refused()
     assert found.value.argument == argument

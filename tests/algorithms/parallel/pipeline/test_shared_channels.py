@@ -155,7 +155,7 @@ def test_directions_with_channels_of_their_own_overlap(name, channel):
 @pytest.mark.parametrize("channel", ["gpu1", ["bus", "gpu0"]])
 def test_transfers_that_occupy_devices_are_refused(name, channel):
     here = machine(NAMES, lambda one, other: channel, bandwidth=1)
-    with pytest.raises(remat.OptionError, match="channel of its own"):
+    with pytest.raises(remat.OptionError, match="needs a separate channel between each pair"):
         remat.solve(transfers_decide(), machine=here, algorithm=name)
 
 

@@ -52,12 +52,12 @@ def compare(count):
     assert sum(seen) > count
 
 
-def test_drawn_pipelines():
+def test_models_of_drawn_pipelines_equal_placement():
     compare(25)
 
 
 @pytest.mark.slow
-def test_many_drawn_pipelines():
+def test_models_of_many_drawn_pipelines_equal_placement():
     compare(1000)
 
 

@@ -154,7 +154,7 @@ def test_too_little_memory():
 def test_others_know_no_slices():
     given = document({(1, 0): 1, (1, 1): 1}, 2, devices=2)
     given = given | {"micro_batches": 2, "tokens": given["tokens"] | {"cut": [1, 1]}}
-    with pytest.raises(remat.OptionError, match="knows no sequences that are cut into slices"):
+    with pytest.raises(remat.OptionError, match="does not support sequences that are cut into slices"):
         remat.solve(given, algorithm="1f1b")
     assert remat.solve(given).makespan == 9
     plain = {key: value for key, value in given.items() if key != "tokens"}

@@ -86,7 +86,7 @@ def test_a_chain_with_room_for_it_is_1f1b():
     assert evaluate(model, repeated(model, 1, work=5.0)).makespan == 33
 
 
-def test_on_instances():
+def test_tessel_solves_instances_of_equal_layers():
     layer = {"forward_time": 1, "backward_time": 2, "saved_size": 1, "repeat": 4}
     given = {
         "schema": "remat.instance/3",

@@ -23,7 +23,7 @@ def small(transfers, **more):
 
 @pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
 @pytest.mark.parametrize("name", [*sorted(set(FLUSHING) - STREAMS - OF_SAMPLES - OF_HOSTS - OF_TOKENS), "auto"])
-def test_every_algorithm(name, mode):
+def test_every_algorithm_answers_with_a_valid_schedule_or_a_deadlock(name, mode):
     options = {"pipe-search": {"moves": 200}, "pipe-exact": {"moves": 200}, "auto": {"moves": 200, "effort": 1}}.get(
         name, {}
     )
@@ -42,6 +42,6 @@ def test_every_algorithm(name, mode):
         assert " waits for " in hangs[0]
 
 
-def test_streams_overlap():
+def test_streams_refuse_blocking_transfers():
     with pytest.raises(remat.InstanceError, match=r"cluster\.transfers.*overlap"):
         remat.load(uniform(weights="stash", transfers="blocking"))

@@ -40,11 +40,11 @@ def changed(change):
     ("change", "message"),
     [
         (lambda d: d["machine"]["links"][0].update(bandwidth=0), "machine.links[0].bandwidth"),
-        (lambda d: d["machine"]["links"].pop(0), "machine.links: no way from memory 'a' to memory 'b'"),
-        (lambda d: d["machine"]["links"].pop(3), "machine.links: no way from memory 'a' to memory 'b'"),
+        (lambda d: d["machine"]["links"].pop(0), "machine.links: no link leads from memory 'a' to memory 'b'"),
+        (lambda d: d["machine"]["links"].pop(3), "machine.links: no link leads from memory 'a' to memory 'b'"),
         (lambda d: d.update(stream=0), "stream"),
         (lambda d: d["inputs"].append("x"), "inputs[2]: 'x' may be freed, and a stream has no end"),
-        (lambda d: d.update(outputs=["x"]), "outputs[0]: 'x' is made for each sample"),
+        (lambda d: d.update(outputs=["x"]), "outputs[0]: 'x' is written for each sample"),
         (lambda d: d["tasks"][0].update(parallel={"max": 2}), "tasks[0].parallel: a task of a stream runs on one"),
     ],
 )
@@ -75,9 +75,9 @@ def many(document):
     ("change", "said", "least"),
     [
         # 11 of parameters and 1 of the output alone; 21 of all, and in either memory 1 of the output.
-        (together, "have to be in one memory, and take 12 with their parameters", "at least 12"),
+        (together, "must be in one memory and take 12 with their parameters", "at least 12"),
         (lambda d: d["values"][0].update(size=11), "takes 12 with its parameters", "at least 12"),
-        (many, "parameters take 21, and the memories hold 18 in all: at least 22 would do", "at least 14"),
+        (many, "parameters take 21, and the memories hold 18 in all: at least 22 is needed", "at least 14"),
     ],
     ids=["one class", "one layer", "all"],
 )
@@ -96,10 +96,10 @@ def test_the_least_budget_for_a_time_per_sample(run, save):  # noqa: F811
     asked = ("solve", path, "--algorithm", "tarnawski-dp")
     said = run(*asked, "--max-makespan", 4).out
     working = remat.load(path).machine.build().memories[0].name
-    assert f"the least budget of {working} for a time per sample of at most 4" in said
+    assert f"the minimum budget of {working} for a time per sample of at most 4" in said
     outcome = run(*asked, "--max-makespan", 2)
     shown = " ".join(outcome.out.split())
     assert outcome.code == 3
-    assert "no budget will do: whatever the memory, the time per sample is at least 2.5" in shown
+    assert "no budget is enough: with any memory, the time per sample is at least 2.5" in shown
     outcome = run(*asked, "--max-overhead", "10%")
     assert (outcome.code, "a stream has no overhead" in outcome.err) == (2, True)

@@ -195,13 +195,13 @@ def in_scarce_memory(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_scarce_memory(seed):
+def test_scarce_memory_is_respected(seed):
     in_scarce_memory(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 300, 20))
-def test_scarce_memory_often(first):
+def test_scarce_memory_is_respected_on_many_instances(first):
     for seed in range(30_000 + first, 30_020 + first):
         in_scarce_memory(seed)
 

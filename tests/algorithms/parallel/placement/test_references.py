@@ -31,7 +31,7 @@ def data(*parts):
 
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("cpus", [1, 0])
-def test_contiguous_optimum(name, cpus):
+def test_contiguous_optima_equal_published_ones(name, cpus):
     point = PROFILES[name]
     wanted = point["contiguous_optimum"] if cpus else point.get("without_cpu")
     profile = data("placement", f"{name}.json")
@@ -59,7 +59,7 @@ def test_what_an_expert_chose(name):
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_one_device(name):
+def test_one_device_takes_the_published_time(name):
     imported = import_partitioning(data("placement", f"{name}.json"), accelerators=1, cpus=0)
     times = [task.time["accelerator"] for task in imported.instance.tasks]
     assert sum(times) == pytest.approx(PROFILES[name]["one_device"], rel=1e-9)

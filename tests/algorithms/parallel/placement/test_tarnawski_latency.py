@@ -47,7 +47,7 @@ def put_to_the_test(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_quicker(seed):
+def test_no_schedule_of_the_class_is_faster(seed):
     put_to_the_test(seed)
 
 

@@ -44,7 +44,7 @@ def groups(work, processors):
         ([7], 5, [([7], 5)]),
     ],
 )
-def test_rounding(work, processors, expected):
+def test_processor_shares_are_rounded_as_by_hand(work, processors, expected):
     assert sorted(groups(work, processors)) == sorted(expected)
 
 
@@ -67,7 +67,7 @@ def test_groups_are_disjoint_and_hold_everyone(work, processors):
     st.integers(0, 20),
     st.integers(2, 4),
 )
-def test_waves_fit(leaves, extra, processors):
+def test_waves_of_leaves_fit_the_budget(leaves, extra, processors):
     size, workspace = [1, *(f for f, _ in leaves)], [0, *(m for _, m in leaves)]
     shared = parallel_tree([-1] + [0] * len(leaves), size, workspace=workspace)
     budget = shared.peak[0] + extra
@@ -86,7 +86,7 @@ def cost_by_definition(shared, removed, processors):
 
 @settings(max_examples=100, derandomize=True, database=None, deadline=None)
 @given(st.data())
-def test_split_subtrees(data):
+def test_subtrees_are_split_like_the_oracle(data):
     count, processors = data.draw(st.integers(1, 15)), data.draw(st.integers(1, 4))
     parent = [-1, *(data.draw(st.integers(0, node - 1)) for node in range(1, count))]
     time = data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))

@@ -61,7 +61,7 @@ def test_booking_keeps_what_an_ancestor_needs():
 
 @exploring(60)
 @given(st.data())
-def test_profile(data):
+def test_profiles_find_the_first_instant_with_enough_memory(data):
     count = data.draw(st.integers(1, 3 * BLOCK))
     draw = random.Random(data.draw(st.integers(0, 10**6)))
     scale = data.draw(st.sampled_from([1, 2**61]))
@@ -141,7 +141,7 @@ def test_any_graph_stays_within_its_bound_thoroughly(document, processors, share
 
 
 @pytest.mark.parametrize("name", ["layered_n100", "layered_n60_mixed", "mlp12_joint", "unet_b8_512_bf16", "unet_joint"])
-def test_shipped_graphs(name):
+def test_shipped_graphs_get_faster_with_memory(name):
     instance = remat.example(name)
     least = solve(instance, "dag-list-memory", 4, 0).least_budget.size
     spans = []

@@ -59,7 +59,7 @@ def the_bound_holds(document, processors, share):
 
 @exploring(40)
 @given(on_any_tree(), PROCESSORS, st.integers(0, 99))
-def test_the_bound_holds(document, processors, share):
+def test_bounds_hold_on_drawn_trees(document, processors, share):
     the_bound_holds(document, processors, share)
 
 
@@ -112,7 +112,7 @@ def test_a_small_assembly_tree():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processors", [2, 4, 8, 16, 32])
-def test_assembly_trees(processors):
+def test_bounds_hold_on_assembly_trees(processors):
     for path in assembly_trees():
         holds_on(path, processors)
 
@@ -120,13 +120,13 @@ def test_assembly_trees(processors):
 @pytest.mark.slow
 @pytest.mark.parametrize("processors", [2, 4, 8, 16, 32])
 @pytest.mark.parametrize("family", ["random", "caterpillar", "binary", "grid2d"])
-def test_generated_trees(family, processors):
+def test_bounds_hold_on_generated_trees(family, processors):
     shape = {"nx": 30, "ny": 30} if family == "grid2d" else {"nodes": 1000}
     holds_on(generate("tree", family, **shape), processors)
 
 
 @pytest.mark.parametrize("algorithm", TREES[1:])
-def test_a_star(algorithm):
+def test_leaves_of_a_star_run_in_parallel(algorithm):
     # Eight leaves on four processors, then the root.
     document = tree([-1] + [0] * 8, [1] * 9)
     assert solve(document, algorithm, 4).makespan == (3 if algorithm != "par-subtrees" else 6)
@@ -161,7 +161,7 @@ def test_the_budget_delays_but_does_not_forbid():
         assert (result.makespan, peak(result)) == (3, 11)
 
 
-def test_several_memories():
+def test_only_processors_of_the_first_memory_are_used():
     # Only the processors of the first one's memory are used.
     document = tree([-1, 0, 0, 0, 0], [1] * 5)
     document["machine"] = {

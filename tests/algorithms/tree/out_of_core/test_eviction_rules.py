@@ -38,7 +38,7 @@ def filled(make, sizes, *more):
         (BestCombination, (5,), 22, [(0, 2), (1, 4), (3, 7), (4, 9)]),
     ],
 )
-def test_rules(make, more, need, chosen):
+def test_rules_choose_the_expected_values(make, more, need, chosen):
     assert filled(make, [2, 4, 1, 7, 9], *more).choose(need) == chosen
 
 
@@ -46,7 +46,7 @@ POLICIES = [FurthestInFuture, LastScheduledFirst, FirstFit, BestFit, lambda size
 
 
 @pytest.mark.parametrize("make", POLICIES)
-def test_all_and_nothing(make):
+def test_rules_evict_all_values_or_none_when_asked(make):
     sizes = [2, 0, 4, 1]
     policy = filled(make, sizes)
     assert sorted(policy.choose(100)) == [(0, 2), (2, 4), (3, 1)]

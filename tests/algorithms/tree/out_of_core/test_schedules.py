@@ -144,7 +144,7 @@ def test_without_a_disk_the_traversal_must_fit(algorithm):
         assert result.scope is not None
         assert result.least_budget.size == peak
         assert result.least_budget.sufficient
-        assert "machine of your own" in result.notes[0]
+        assert "machine file" in result.notes[0]
     # A link in one direction does not help.
     one_way = oracle.machine(9) | {"links": [{"source": "memory", "target": "disk"}]}
     assert remat.solve(CHAINS, algorithm=algorithm, machine=one_way).scope is not None

@@ -41,7 +41,7 @@ def io_volume(document, algorithm, memory, options=None, **link):
 
 @pytest.mark.parametrize("entry", REFERENCE["io"], ids=lambda entry: f"{entry['id']}-{entry['M']}")
 @pytest.mark.parametrize("kind", MACHINES)
-def test_reference_volumes(entry, kind):
+def test_volumes_equal_published_ones(entry, kind):
     orientation, link = MACHINES[kind]
     document = TREES[entry["id"]] | {"orientation": orientation}
     memory = entry["M"]
@@ -52,7 +52,7 @@ def test_reference_volumes(entry, kind):
 
 
 @pytest.mark.parametrize("entry", REFERENCE["io_small"], ids=lambda entry: f"{len(entry['f'])}-{entry['M']}")
-def test_small_reference_volumes(entry):
+def test_volumes_of_small_trees_equal_published_ones(entry):
     document = oracle.tree(entry["parent"], entry["f"], entry["m"])
     assert io_volume(document, "postorder-min-io", entry["M"]) == entry["best_postorder_io"]
     for options in ({"traversal": "liu"}, {"traversal": "listed"}, {"traversal": "postorder"}):

@@ -190,7 +190,7 @@ def test_more_algorithms_than_colours():
     Checker().feed(text)
 
 
-def test_nothing_solved():
+def test_a_page_without_solutions_is_built():
     text = page(Comparison((cell("a/b", "rotor", 5, None, Outcome.UNKNOWN),), interrupted=True))
     assert "Nothing was solved" in text
     assert "Interrupted" in text
@@ -369,7 +369,7 @@ def test_schedules_in_a_browser(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_in_a_browser(tmp_path):
+def test_the_page_works_in_a_browser(tmp_path):
     """No errors on the console, tables sort and filter, pictures are visible."""
     found = in_browser(example(), tmp_path)
     known = sorted(float(v) for v in found["up"] if v)
@@ -436,9 +436,9 @@ def test_a_budget_that_would_do_is_in_the_unit_of_the_others():
     one = replace(one, job=replace(one.job, memory_unit="B"))
     other = replace(one, job=replace(one.job, algorithm="keep-all", key="k"), answer=Answer(outcome=Outcome.UNKNOWN))
     text = page(Comparison((other, one)))
-    assert ">infeasible, proved; 5.228 GiB would do</td>" in text
-    assert "GB would do" not in text.partition('id="words"')[0]
-    assert "5.613 GB (5.228 GiB) would do" in text  # in words: the first can be given as a budget
+    assert ">infeasible, proved; 5.228 GiB is enough</td>" in text
+    assert "GB is enough" not in text.partition('id="words"')[0]
+    assert "5.613 GB (5.228 GiB) is enough" in text  # in words: the first can be given as a budget
     leading = text[text.index('id="best"') : text.index('id="algorithms"')]
     assert leading.index("Infeasible: no schedule exists, proved.") < leading.index("<table")
 

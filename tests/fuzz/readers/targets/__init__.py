@@ -1,4 +1,4 @@
-"""The readers, by name; each target is built, and its reader imported, when it is asked for."""
+"""The readers, by name; each target is built, and its reader imported, on first use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

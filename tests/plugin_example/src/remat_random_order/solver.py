@@ -1,4 +1,4 @@
-"""`random-order`: draw topological orders, keep the one that needs the least memory."""
+"""`random-order`: draw topological orders, keep the one with the smallest peak."""
 
 from random import Random
 
@@ -45,7 +45,7 @@ def draw_order(problem: Problem, random: Random) -> list[int]:
 
 
 def peak(problem: Problem, order: list[int]) -> int:
-    """Replay an order and return the most bytes that lie in the memory."""
+    """Replay an order and return its peak in bytes."""
     graph, planned = problem.graph, steps(problem, order)
     size, present = graph.size, {place.value for place in graph.inputs}
     most = held = graph.static_memory + int(sum(size[value] for value in present))

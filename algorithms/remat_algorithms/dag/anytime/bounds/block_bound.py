@@ -205,7 +205,7 @@ class Blocks:
         return int(lives.memory[stage] - alive)
 
     def is_alone(self, stage: int) -> bool:
-        """Whether a stage forms a block by itself, so that the memory within it is known exactly."""
+        """Whether a stage alone forms a block, so that the memory within it is known exactly."""
         known = {-1, self.facts.model.stages, *self.points}
         return stage in known and stage - 1 in known
 

@@ -34,7 +34,7 @@ class Given(NamedTuple):
     inputs, outputs : (inputs,), (outputs,)
         Values; outputs in ascending order.
     static, capacity : int
-        Of the processor's memory.
+        Bytes of the processor's memory.
     out_channel, back_channel : int
         0 or 1, in the order in which channels are examined; equal if both directions share one.
     """

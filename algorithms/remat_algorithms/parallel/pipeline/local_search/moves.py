@@ -47,7 +47,7 @@ def act(facts: Facts, state: State, action: int, moves: int, amount: float, boun
     action : int
         `BUILD` builds a schedule from the keys and options, `TAKE` accepts the last one, the others search.
     moves : int
-        Of a search.
+        Number of moves of a search.
     amount : float
         `patience` of a schedule, objective value of an accepted one, `spread` of `drift`, or `heat` of `walk`.
     bound : float

@@ -11,7 +11,7 @@ BACK = 0.002
 """Share of the moves that start from the best schedule."""
 
 FREE, STRICT = 1.0, -1.0
-"""How long the device waits for an operation with a smaller key: until another could end; without limit."""
+"""Time that the device waits for an operation with a smaller key: until another could end, or without limit."""
 
 ONE, SOME, ONWARDS, SO_FAR = range(4)
 """Keys to move: of an operation; of a class for some micro-batches; of a micro-batch on this and later stages, or on

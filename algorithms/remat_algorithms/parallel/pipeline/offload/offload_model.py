@@ -116,7 +116,7 @@ def check_host(problem: Problem) -> None:
         )
     if instance.cut:
         raise OptionError(
-            "plans with copies to a host know no sequences that are cut into slices", argument="algorithm"
+            "plans with copies to a host do not support sequences that are cut into slices", argument="algorithm"
         )
     machine = problem.machine
     if HOST not in machine.memory_index:

@@ -131,7 +131,7 @@ class _Search:
         return self.measures[left]
 
     def _go(self, line: Line, table: Table, left: int, cuts: list[int], before: float, known: float) -> None:
-        """Try all next stages: `before` is the round-trip time of the stages so far, `known` the latency so far."""
+        """Try all next stages: `before` is the round-trip time of the previous stages, `known` their latency."""
         if self.left <= 0 or self.parts <= 0:
             return
         self.parts -= 1

@@ -23,7 +23,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
             return None
         order = found[1]
         cut = least_largest(site.line(order), serial)
-        assert cut is not None, "what the table of counts has found fits"
+        assert cut is not None, "a result of the table of counts fits"
         return run_1f1b(site, cut[1], order)
 
     return planned(problem, plan, options)

@@ -233,7 +233,7 @@ def run_1f1b(site: Site, cuts: Sequence[int], devices: Sequence[int]) -> Orders:
 
 
 def planned(problem: Problem, plan: Callable[[Site], Orders | None], options: SharedOptions) -> Proposal:
-    """Plan, place and measure for each way to replicate stages; return the fastest.
+    """Plan, place and measure for each replication of stages; return the fastest.
 
     Parameters
     ----------
@@ -265,13 +265,13 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], options: Sh
         if best is None or _time(found) < _time(best):
             best = found
     if best is None:
-        assert refused is not None, "there is a way to share stages out"
+        assert refused is not None, "at least one replication of stages exists"
         raise refused
     return best
 
 
 def _ways(problem: Problem, count: int | None) -> list[Replicas]:
-    """Return the ways to replicate stages on this number of devices each."""
+    """Return the replications of stages on this number of devices each."""
     if count is None:
         return list(Replicas.options(problem))
     assert isinstance(problem.instance, PipelineInstance)

@@ -149,7 +149,7 @@ def one_forward_one_backward(pipe: Pipe) -> Lists:
 def when_ready(pipe: Pipe, caps: Sequence[int]) -> Lists:
     """Return the ordered lists in which no device waits while it could run an operation.
 
-    Of several ready operations, backwards come first, then the oldest micro-batch, then the last stage. Such an order
+    Among ready operations, backwards come first, then the oldest micro-batch, then the last stage. Such an order
     never deadlocks: the oldest micro-batch in flight is never blocked, because only older ones could block it.
     O(operations x (log operations + stages of a device)).
 

@@ -166,7 +166,7 @@ def evened(line: Line, counting: Counting, value: float) -> list[int]:
 
         def costs(first: int, last: int, end: int) -> Costs:
             alone = measure.costs(first, last, end).alone
-            assert alone is not None, "what is evened is a largest cost"
+            assert alone is not None, "the objective is a largest cost"
             return Costs(None, np.where(alone <= limit, _work(line, place, first, last, end) ** 2, np.inf))
 
         return Measure(measure.reach, costs)

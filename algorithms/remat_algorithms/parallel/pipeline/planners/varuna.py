@@ -2,8 +2,8 @@
 
 Athlur et al. 2022: for each depth, the cut minimises the time of the slowest stage, and the step is simulated. Widths
 and micro-batch sizes are tried around this. A free device runs a backward if one is ready, else a forward if its memory
-suffices. The fastest depth wins. In the paper, all stages except the last recompute just before each backward. Here,
-none does, and a device holds as many micro-batches as its memory allows.
+suffices. The fastest depth wins. In the paper, all stages except the last recompute just before each backward. Here, no
+device does, and a device holds as many micro-batches as its memory allows.
 
 Devices are used in order, starting with the first. O(devices x layers^2) array operations, times the number of devices
 if these differ, and a simulation of each depth whose latency is not already too long.

@@ -58,7 +58,7 @@ def dualpipe(devices: int, batches: int) -> PairedLists:
         would_do = f"{least}" if batches < least else f"{batches - 1} or {batches + 1}"
         raise OptionError(
             f"DualPipe on {devices} devices takes an even number of micro-batches, at least {least}: "
-            f"{would_do} would do, {batches} do not",
+            f"use {would_do} instead of {batches}",
             argument="batches",
         )
 

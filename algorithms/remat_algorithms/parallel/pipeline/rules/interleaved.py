@@ -23,8 +23,8 @@ def interleaved(devices: int, batches: int, *, chunks: int = 2, split: bool = Fa
         below = batches - batches % devices
         would_do = f"{below} or {below + devices}" if below else f"{devices}"
         raise OptionError(
-            f"the interleaved schedule takes micro-batches in groups of {devices}, one a device: "
-            f"{would_do} would do, {batches} do not",
+            f"the interleaved schedule takes micro-batches in groups of {devices}, one per device: "
+            f"use {would_do} instead of {batches}",
             argument="batches",
         )
     group = devices * chunks

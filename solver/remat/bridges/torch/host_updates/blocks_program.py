@@ -52,7 +52,7 @@ def has_parameters(schedule: Any) -> bool:
 
 
 def program_of(result: Result) -> Program:
-    """Return the operations of the device, verified apart from the updates.
+    """Return the operations of the device, verified separately from the updates.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class Leaving:
 
 
 def leaving(captured: Captured) -> tuple[Leaving, ...]:
-    """Return the gradients of parameters that no task reads, and that nobody else holds."""
+    """Return the gradients of parameters that no task reads and no other object holds."""
     joint = captured.joint
     read = {value for task in joint.tasks.values() for value in task.reads}
     outputs = {value for _, values in joint.outputs() for value in values}

@@ -54,7 +54,7 @@ def host_optimizer(
     parameters : sequence of mappings, optional
         Groups of parameters with options, as for `torch.optim`; by default all that need a gradient.
     **options
-        Of the optimizer.
+        Options of the optimizer.
 
     Returns
     -------
@@ -358,7 +358,7 @@ class HostOptimizer(OptimizerBase):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """What a `GradScaler` asks for before it steps."""
+        """Attributes that a `GradScaler` reads before it steps."""
         raise TorchError("a GradScaler finds no gradients on the device; train in bfloat16, or without a scaler")
 
     # ------------------------------------------------------------------------------------- states

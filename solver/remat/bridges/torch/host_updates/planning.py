@@ -1,9 +1,8 @@
 """A verified schedule of a whole step whose parameters are updated at the host.
 
-The schedule of forward and backward is that of a solve, in which gradients of parameters end at the host. This page
-adds the updates on a processor of the host, after each gradient, and the copies of new parameters to the device, after
-the backward: as `zero-offload` does for chains. With a staleness of 1, the updates are those of the gradients that the
-step before has sent.
+A solve gives the schedule of forward and backward, in which gradients of parameters end at the host. This module adds
+two things, as `zero-offload` does for chains: updates on a processor of the host after each gradient, and copies of new
+parameters to the device after the backward. With a staleness of 1, the updates use the gradients of the previous step.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def updated_of(captured: Captured, optimizer: str) -> tuple[Updated, ...]:
 
 
 def host_split(captured: Captured, choices: Choices) -> dict[str, int]:
-    """Return what is at the host throughout: copies of parameters, states, and gradients of the step before.
+    """Return the permanent bytes of the host: copies of parameters, states, and gradients of the previous step.
 
     Raises
     ------
@@ -119,7 +118,7 @@ def measured_bandwidth(size: int = 1 << 24) -> int:
 
 
 def read_bandwidth(given: float | str | None) -> Fraction:
-    """Return the bytes that the host reads and writes per second: what is given, or measured."""
+    """Return the bytes that the host reads and writes per second, given or measured."""
     bandwidth = parse_bandwidth(measured_bandwidth() if given is None else given)
     assert bandwidth is not None
     return Fraction(bandwidth)

@@ -50,7 +50,7 @@ class HostMemory:
 
 
 class Slot:
-    """What the host keeps of one trained parameter.
+    """The data of one trained parameter at the host.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Slot:
             self.gradient = None
 
     def is_changed(self) -> bool:
-        """Whether anything but an update has written the parameter, such as `load_state_dict`."""
+        """Whether the parameter was written by something other than an update, such as `load_state_dict`."""
         return not self.stays_away and bool((self.parameter._version, self.parameter.data_ptr()) != self._seen)
 
     def refresh(self) -> None:
@@ -267,8 +267,8 @@ class Link:
 class Streams(Link):
     """Copies with pinned buffers, on one stream in each direction.
 
-    Each begins after all that the compute stream was given before. A tensor that leaves is referred to until the
-    compute stream has waited for its copy, or it has ended.
+    Each copy begins after all earlier operations of the compute stream. An offloaded tensor is kept alive until the
+    compute stream has waited for its copy, or the copy has ended.
     """
 
     def __init__(self, device: Any) -> None:

@@ -24,7 +24,7 @@ class Weights:
     ----------
     blocks : sequence of Block
     optimizer : HostOptimizer
-        Of all parameters of the blocks that need gradients.
+        The optimizer of all parameters of the blocks that need gradients.
     """
 
     def __init__(self, blocks: Sequence[Block], optimizer: HostOptimizer) -> None:
@@ -62,7 +62,7 @@ class Weights:
                 self.optimizer.receive(slot.parameter, gradient)
 
     def wait(self, kind: str, index: int) -> None:
-        """Let what is issued next begin after the latest copies."""
+        """Let the next operations begin after the latest copies."""
         for position, slot in enumerate(self.slots[index]):
             events = self.arrived[index]
             slot.link.wait(slot.sent if kind == "g" else events and events[position])

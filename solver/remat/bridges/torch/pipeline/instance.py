@@ -40,7 +40,7 @@ def pipeline(
     ----------
     module : torch.nn.Module
     args, kwargs : sequence, mapping
-        Of one micro-batch, as the module is called.
+        Arguments of the module for one micro-batch.
     blocks : str or sequence of str
         Names of the submodules that are the layers, as for `remat.torch.stages`.
     loss : callable, optional
@@ -133,7 +133,7 @@ class _Costs:
 
 
 class _Measured:
-    """One layer, run forward and backward apart from the others.
+    """One layer, whose forward and backward run separately from the others.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class _Measured:
     values : sequence
         What arrives.
     finish : callable or None
-        Of the last layer: returns the loss from what it makes.
+        For the last layer: returns the loss from the layer's result.
     halves : bool
     """
 
@@ -154,7 +154,7 @@ class _Measured:
         self.torch: Any = import_module("torch.distributed.pipelining._backward")
 
     def costs(self, repeats: int) -> tuple[_Costs, list[Any]]:
-        """Return what the layer costs, and what arrives at the next one."""
+        """Return the layer's costs, and the input of the next layer."""
         self._times()  # gradients are there from now on, as for all micro-batches but the first
         found = _Costs()
         made = self._bytes(found)
@@ -171,7 +171,7 @@ class _Measured:
         ]
 
     def _forward(self, inputs: list[Any]) -> tuple[tuple[Any, ...], list[Any]]:
-        """Return what the layer makes, and the ends at which the backward begins."""
+        """Return the layer's results, and the tensors at which the backward begins."""
         with torch.enable_grad():
             made = tuple(self.layer(*inputs))
             return made, [one for one in made if one.requires_grad] if self.finish is None else [self.finish(made)]
@@ -180,7 +180,7 @@ class _Measured:
         return [torch.ones_like(end) for end in ends] if self.finish is None else None
 
     def _first(self, ends: list[Any], gradients: list[Any] | None, inputs: list[Any]) -> Any:
-        """Run the first half of the backward, or all of it, and return what the second half needs."""
+        """Run the first half of the backward, or all of it, and return the inputs of the second half."""
         if not self.split:
             torch.autograd.backward(ends, gradients)
             return None
@@ -233,7 +233,7 @@ class _Measured:
         return leaving
 
     def _backward_bytes(self, found: _Costs, live: LiveStorages, held: list[Any]) -> None:
-        """Count the bytes of the backward; `held`: what the layer made, ends, their gradients, and inputs."""
+        """Count the bytes of the backward; `held` are the layer's results, ends, their gradients, and inputs."""
         level = live.level()
         groups = self._first(*held[1:])
         top = live.peak

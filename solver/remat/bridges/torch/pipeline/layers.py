@@ -1,8 +1,7 @@
 """A module cut into layers at its named blocks: a layer computes what its block needs, and runs the block.
 
-`torch.export` traces the module with its blocks as opaque operators, so they stay the module's own submodules. What the
-module computes before its first block belongs to the first layer; what it computes after a block belongs to the layer
-of this block.
+`torch.export` traces the module with its blocks as opaque operators, so they stay the module's own submodules.
+Operations before the first block belong to the first layer; operations after a block belong to the layer of this block.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Spec:
     needs_gradient: bool
 
     def tensor(self, device: Any) -> Any:
-        """Return such a tensor, without defined content."""
+        """Return a tensor of the same form, with undefined content."""
         return torch.empty(self.shape, dtype=self.dtype, device=device).requires_grad_(self.needs_gradient)
 
     def __str__(self) -> str:
@@ -45,16 +44,16 @@ class Layers:
     Attributes
     ----------
     names : tuple of str
-        Of the blocks.
+        Names of the blocks.
     modules : tuple of torch.nn.Module
         Each takes the tensors that arrive, and returns a tuple of those that leave. The first takes the leaves of the
         module's arguments, the last returns the tensors in what the module returns.
     arriving : tuple of tuple of Spec
         The tensors that each layer takes.
     inputs : TreeSpec
-        Of the module's arguments.
+        Structure of the module's arguments.
     returned : outline
-        Of what the module returns: its structure without the tensors.
+        Structure of the module's result without the tensors.
     given : tuple
         The leaves of the arguments: a `Spec` for each tensor, other values as they are.
     fingerprint : str
@@ -92,13 +91,13 @@ class Layers:
 def trace_layers(
     module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, blocks: str | Sequence[str]
 ) -> Layers:
-    """Cut a module into one layer for each block, for the shapes of these arguments; nothing runs.
+    """Cut a module into one layer for each block, for the shapes of these arguments, without running it.
 
     Raises
     ------
     TorchError
-        If the module cannot be exported, does not call each block once and in order, or writes buffers or arguments
-        outside its blocks.
+        If the module cannot be exported, does not call each block once in order, or writes buffers or arguments outside
+        its blocks.
     """
     found = find_blocks(module, blocks)
     ordered = {key: (kwargs or {})[key] for key in sorted(kwargs or {})}

@@ -55,7 +55,7 @@ _running: list[Callable[[Sequence[Any]], list[Any]]] = []
 
 @cache
 def opaque_block() -> Any:
-    """Return the operator that stands for a block in a trace."""
+    """Return the operator that represents a block in a trace."""
     library = torch.library.Library("remat", "FRAGMENT")
     library.define("block(int index, Tensor[] given) -> Tensor[]")
     torch.library.register_fake("remat::block", lambda index, given: _running[-1](given), lib=library)
@@ -64,11 +64,11 @@ def opaque_block() -> Any:
 
 
 _libraries: list[Any] = []
-"""Operators exist as long as their library."""
+"""The library keeps its operators alive."""
 
 
 def tracing(call: Any, index: int, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Record the call of a block as one operator, and return what the block returns."""
+    """Record the call of a block as one operator, and return the block's result."""
     call.given, tensors = outline_of((args, kwargs))
 
     def run(given: Sequence[Any]) -> list[Any]:

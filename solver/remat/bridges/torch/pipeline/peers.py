@@ -1,4 +1,4 @@
-"""The ranks of a pipeline: what they agree on, and how a failure of one of them ends all."""
+"""The ranks of a pipeline: their agreement on a plan, and the end of all ranks after a failure of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEY = "remat.failure"
 
 
 class Peers:
-    """The ranks of a process group, and after `open` a group of their own for transfers.
+    """The ranks of a process group; `open` creates a separate group for transfers.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class Peers:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return what is at the root of an error, in one line."""
+    """Return the root cause of an error, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(str(error)) if isinstance(error, TorchError) else reason(error)

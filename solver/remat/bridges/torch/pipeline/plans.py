@@ -1,4 +1,4 @@
-"""What a plan says to PyTorch: the cells of each rank, the layers of each stage, and what is recomputed when."""
+"""Plans for PyTorch: the cells of each rank, the layers of each stage, and the recomputations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_plan(plan: Any, layers: int) -> StagePlan:
     Raises
     ------
     TorchError
-        If the plan does not fit the layers, or has what PyTorch's runtime does not run.
+        If the plan does not match the layers, or has operations that PyTorch's runtime does not support.
     """
     document = _document_of(plan)
     listed = document.get("orders")

@@ -1,4 +1,4 @@
-"""Layers whose saved tensors are dropped in the forward and computed again for the backward."""
+"""Layers whose saved tensors are dropped in the forward and recomputed for the backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat.bridges.torch.shim import torch
 
 
 class _Place:
-    """Where PyTorch's graph of a forward keeps a saved tensor: empty until the layers run again."""
+    """The place of a saved tensor in PyTorch's graph of a forward; empty until the layers are recomputed."""
 
     __slots__ = ("__weakref__", "tensor")
 
@@ -22,7 +22,7 @@ class _Place:
 
 
 class Rerun:
-    """Layers that a micro-batch runs twice: without keeping what they save, and again for the backward.
+    """Layers that a micro-batch runs twice: first without keeping saved tensors, then for the backward.
 
     The second run fills the places in the graph of the first one, so each tensor lives as long as this graph. It
     repeats random numbers and autocast of the first run, and updates no running statistics.
@@ -47,7 +47,9 @@ class Rerun:
         with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
             made = self._run(inputs)
         if versions != [tensor._version for tensor in tensors]:
-            raise TorchError("a recomputed layer writes into its input, so it cannot run again; make it not in-place")
+            raise TorchError(
+                "a recomputed layer writes into its input, which recomputation does not allow; make it not in-place"
+            )
         return made
 
     def _run(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -104,7 +106,7 @@ def _never(_: Any) -> Any:
 
 @contextmanager
 def _copied_statistics(module: Any) -> Iterator[None]:
-    """Let normalisations in training update copies of their running statistics, and so save what they saved before."""
+    """Let normalisations in training update copies of their running statistics, so that they save the same tensors."""
     parts = [part for part in module.modules() if part.training and getattr(part, "track_running_stats", False)]
     own = [dict(part._buffers) for part in parts]
     for part in parts:

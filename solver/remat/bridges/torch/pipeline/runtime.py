@@ -64,7 +64,7 @@ class _Layers:
         return tuple(map(_sendable, values))
 
     def drops_outputs(self, batch: int) -> bool:
-        """Return whether a micro-batch recomputes the last layer, and so what the stage returns."""
+        """Return whether a micro-batch recomputes the last layer, and therefore the stage's result."""
         return any(segment[-1] == self.numbers[-1] for segment in self.again(batch))
 
     def run_again(self, batch: int) -> None:
@@ -95,7 +95,7 @@ _StandIn: Any = type("_StandIn", (_Function, torch.autograd.Function), {})
 
 
 def _sendable(value: Any) -> Any:
-    """Return a tensor that can be sent as it lies in memory, and detached from its graph in place."""
+    """Return a contiguous tensor for sending, detached from its graph in place."""
     value = value.contiguous()
     return value.clone() if value._is_view() and value.requires_grad else value
 
@@ -104,7 +104,7 @@ class _Stage:
     """A stage of a rank; its base class is PyTorch's `PipelineStage`."""
 
     def prepare(self: Any, arriving: Sequence[Spec], leaving: Sequence[Spec], sends: Sends) -> None:
-        """Take what the base class does not know."""
+        """Accept arguments that the base class does not know."""
         self.arriving, self.leaving, self.sends = arriving, leaving, sends
         self.outgoing: dict[int, tuple[Any, ...]] = {}
 

@@ -41,7 +41,7 @@ def stages(
         With orders, for a pipeline with one layer for each block. Its devices are the ranks, in the order in which
         they are listed.
     args, kwargs : sequence, mapping
-        Of one micro-batch, as the module is called; for their shapes only.
+        Arguments of the module for one micro-batch; only their shapes count.
     blocks : str or sequence of str
         Names of the submodules that are the layers: ``layers.*``. The module calls them one after the other, each once.
         What runs before the first block belongs to the first layer, what runs after a block to the layer of this block.
@@ -95,7 +95,7 @@ def _shared(module: Any, layers: Layers, plan: StagePlan) -> list[tuple[Any, tup
 
 
 def _positional(args: tuple[Any, ...], _: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what the stage before sent; PyTorch gives keyword arguments to all stages of a rank."""
+    """Return the tensor from the previous stage; PyTorch gives keyword arguments to all stages of a rank."""
     return args
 
 

@@ -68,8 +68,8 @@ MOST_WHOLE = 120
 """Rows of a table that is shown as a whole; a longer one scrolls in its frame."""
 
 TOGETHER = (
-    "Makespans and “look into it” lead to pages in the folder {} beside this file, which belongs to it: send both, or "
-    "make the report again, without pages, as one file."
+    "Makespans and “look into it” link to pages in the folder {} next to this file. Send the file together with the "
+    "folder, or write the report without pages, as one file."
 )
 
 Column = tuple[str, bool]
@@ -144,7 +144,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
 
 
 def _together(links: Mapping[str, str]) -> str:
-    """Say which files belong to a report with links."""
+    """Name the files that belong to a report with links."""
     folders = sorted({link.rpartition("/")[0] for link in links.values()})
     return f'<p class="soft">{escape(TOGETHER.format(", ".join(folders)))}</p>' if folders else ""
 

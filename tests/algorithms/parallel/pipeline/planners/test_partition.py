@@ -39,7 +39,7 @@ def planned(point):
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: str(point["id"]))
-def test_reference_points(point):
+def test_plans_equal_published_figures(point):
     figures = {key: point[key] for key in planned(point)}
     assert planned(point) == figures
     assert partitions.best(point) == figures  # so that the search may judge other chains
@@ -175,8 +175,8 @@ def serial(point, cuts, order, positions, hops):
 
 @FEW
 @given(chains.points())
-def test_least_periods(point):
-    """Of one cut, for whole and for other times, and its groups."""
+def test_periods_of_a_cut_equal_the_oracle(point):
+    """Periods of one cut and its groups, for whole and for other times."""
     for cuts in partitions.cuts_of(len(point["f"]), point["p"]):
         work, held, kept = (
             partitions.split(values, cuts) for values in (chains.work_of(point), point["activation"], point["weights"])

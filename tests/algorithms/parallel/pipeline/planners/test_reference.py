@@ -12,7 +12,7 @@ from tests.places import REFERENCE
 
 
 @pytest.mark.parametrize(("key", "transfers"), [("compute_only", False), ("with_transfers", True)])
-def test_pipedream(key, transfers):
+def test_pipedream_equals_its_published_plans(key, transfers):
     if "REMAT_DATA" not in os.environ:
         pytest.skip("REMAT_DATA is not set")
     wanted = next(one for one in json.loads((REFERENCE / "placement.json").read_text())["points"] if key in one)
