@@ -24,10 +24,13 @@ CARRIED = frozenset(
 """Fields of a chain and its stages that a pipeline has, too. Of the machine: how much its working memory holds."""
 
 WITHOUT_MEANING = frozenset(
-    {"schema_", "kind", "description", "source", "origin", "input_size", "input_gradient", "master_copy"}
+    {
+        *("schema_", "kind", "description", "source", "origin", "input_size", "input_gradient", "master_copy"),
+        *("input_ratio", "output_ratio", "saved_ratio"),
+    }
 )
-"""Fields that change no plan: a pipeline does not count the network's input and its gradient, and its devices keep
-parameters and optimizer states for the whole step."""
+"""Fields that change no plan: a pipeline does not count the network's input and its gradient, its devices keep
+parameters and optimizer states for the whole step, and its links do not compress."""
 
 REFUSED = frozenset(
     {
