@@ -93,7 +93,7 @@ DOCUMENTS = {
     "negative time of a step": ({**ADJOINT, "steps": [{}, {"forward_time": -1}]}, "$.steps[1].forward_time", "-1"),
     "a step that is no object": ({**ADJOINT, "steps": [3]}, "$.steps[0]", "expected an object"),
     "ZeRO without ranks": ({**TRAINED, "sharding": {"zero": 2}}, "$.sharding.data", "missing"),
-    "ZeRO of one rank": ({**TRAINED, "sharding": {"data": 1, "zero": 2}}, "$.sharding.data", "and there is one"),
+    "ZeRO of one rank": ({**TRAINED, "sharding": {"data": 1, "zero": 2}}, "$.sharding.data", "but there is one"),
     "ranks without parameters": (
         {**CHAIN, "schema": "remat.instance/3", "sharding": {"data": 2}},
         "$.sharding",

@@ -295,8 +295,8 @@ def test_two_at_once_spare_what_both_can():
         ("B0.0&F0.1", "a forward and a backward"),
         ("F0.0&F0.1", "a forward and a backward"),
         ("F0.0&W0.1", "a forward and a backward"),
-        ("F0.0&B0.1&B0.0", "no operation"),
-        ("F0.0&", "no operation"),
+        ("F0.0&B0.1&B0.0", "is not an operation"),
+        ("F0.0&", "is not an operation"),
     ],
 )
 def test_what_is_no_pair(text, message):

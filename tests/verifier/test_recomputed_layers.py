@@ -243,4 +243,4 @@ def test_what_is_gathered_for_each_micro_batch_recomputes_nothing():
     found["stages"][0]["device"], found["orders"] = "gpu0", {"gpu0": ORDER}
     report, verdict = both(document, found)
     assert rules(report) == set(verdict.violations)
-    assert "stage 3 of ZeRO gathers" in report.violations[0].message
+    assert "level 3 of ZeRO gathers" in report.violations[0].message

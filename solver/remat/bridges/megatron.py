@@ -63,7 +63,7 @@ def megatron_flags(planned: Planned) -> Flags:
         if instance.sharding.zero == 1:
             flags.append("use-distributed-optimizer")
         elif instance.sharding.zero > 1:
-            notes.append(f"Megatron does not combine stage {instance.sharding.zero} of ZeRO with pipelines")
+            notes.append(f"Megatron does not combine level {instance.sharding.zero} of ZeRO with pipelines")
     if any(one.phase is Phase.W for listed in orders.lists for one in listed):
         notes.append("the halves of backwards run separately (zero bubble): Megatron runs whole backwards")
     if any(one.phase is Phase.R for listed in orders.lists for one in listed):

@@ -112,7 +112,7 @@ def _positive(most: int = 2**40) -> click.IntRange:
     help="Storage of frozen matrices.",
 )
 @click.option("--data", type=_positive(2**20), metavar="N", default=1, show_default=True, help="Data-parallel ranks.")
-@click.option("--zero", type=click.IntRange(0, 3), metavar="N", default=0, show_default=True, help="ZeRO stage.")
+@click.option("--zero", type=click.IntRange(0, 3), metavar="N", default=0, show_default=True, help="ZeRO level.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj

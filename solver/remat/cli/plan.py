@@ -74,7 +74,7 @@ class _Asked:
 @click.option("--link", metavar="BANDWIDTH", help="Bandwidth between any two devices, for example 25GB/s.")
 @click.option("--data", metavar="N,N", default="1", show_default=True, help="Numbers of data-parallel ranks to try.")
 @click.option("--tensor", metavar="N,N", help="Tensor-parallel degrees to try. [default: all that the layers list]")
-@click.option("--zero", metavar="N,N", default="0", show_default=True, help="ZeRO stages to try.")
+@click.option("--zero", metavar="N,N", default="0", show_default=True, help="ZeRO levels to try.")
 @click.option(
     "--objective",
     type=click.Choice(("sample", "makespan")),

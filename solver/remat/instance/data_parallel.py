@@ -14,7 +14,7 @@ LARGEST_STAGE = 3
 
 def _stage(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_STAGE:
-        raise fail(f"expected a stage of ZeRO, 0 to {LARGEST_STAGE}, not {brief(value)}")
+        raise fail(f"expected a level of ZeRO, 0 to {LARGEST_STAGE}, not {brief(value)}")
     return value
 
 
@@ -32,14 +32,14 @@ class RanksModel(Model):
     data: Count = Field(description="Number of ranks that share the batch.")
     zero: ZeroStage = Field(
         default=0,
-        description="Stage of ZeRO: ranks share nothing (0), optimizer states (1), also gradients (2), also "
+        description="Level of ZeRO: ranks share nothing (0), optimizer states (1), also gradients (2), also "
         "parameters (3).",
     )
 
     @model_validator(mode="after")
     def _among_several(self) -> Self:
         if self.zero and self.data == 1:
-            raise fail(f"stage {self.zero} of ZeRO partitions states over several ranks, but there is one", ".data")
+            raise fail(f"level {self.zero} of ZeRO partitions states over several ranks, but there is one", ".data")
         return self
 
     @property
@@ -103,5 +103,5 @@ class PipelineSharding(RanksModel):
     @model_validator(mode="after")
     def _keeps_something(self) -> Self:
         if self.keep and self.zero < 2:
-            raise fail(f"stage {self.zero} of ZeRO gathers and reduces once a step anyway", ".keep")
+            raise fail(f"level {self.zero} of ZeRO gathers and reduces once a step anyway", ".keep")
         return self

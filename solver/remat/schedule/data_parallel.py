@@ -78,7 +78,7 @@ def sharded_plan(
     each = ranks is not None and (ranks.gathers_each or ranks.shares_gradients)
     if ranks is not None and each and any(stage.recompute for stage in orders.stages):
         raise OptionError(
-            f"stage {ranks.zero} of ZeRO gathers or reduces for each micro-batch and does not allow recomputation; "
+            f"level {ranks.zero} of ZeRO gathers or reduces for each micro-batch and does not allow recomputation; "
             "with keep, it gathers or reduces once per step and allows it",
             argument="orders",
         )

@@ -121,8 +121,8 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
     )
     found = lines(answer)
     assert found["status"] == "infeasible, proved over all schedules"
-    assert "at least 17 B, needed by what is resident at the start or at the end" in found["least budget"]
-    assert "a lower bound: nothing less than budget 17 can do" in found["least budget"]
+    assert "at least 17 B, needed by the initial or final contents" in found["least budget"]
+    assert "a lower bound: every schedule needs budget 17 or more" in found["least budget"]
     assert "lower bound" not in found  # there is no schedule that it could bound
 
 

@@ -203,7 +203,7 @@ def test_a_link_that_packs_by_hand():
 
 @pytest.mark.parametrize("seed", seeds(30, 300))
 def test_both_judges_agree(seed):
-    """With any stage of ZeRO and any homes, with or without an end of steps."""
+    """With any level of ZeRO and any homes, with or without an end of steps."""
     chance = random.Random(f"ranks {seed}")
     document = drawn(seed, longest=4)
     ranks, zero = chance.randint(1, 4), chance.randint(0, 3)
@@ -348,7 +348,7 @@ def test_sixteen_gathers_or_the_bytes_of_keeping(keep):
     [
         ({"sharding": {"data": 1, "zero": 2}}, "$.sharding.data", "over several ranks, but there is one"),
         ({"sharding": {"zero": 2}}, "$.sharding.data", "the key is missing"),
-        ({"sharding": {"data": 2, "zero": 4}}, "$.sharding.zero", "a stage of ZeRO, 0 to 3, not 4"),
+        ({"sharding": {"data": 2, "zero": 4}}, "$.sharding.zero", "a level of ZeRO, 0 to 3, not 4"),
         ({"sharding": {"data": 0}}, "$.sharding.data", "a count lies between 1"),
         ({"sharding": {"data": 2, "keep": True}}, "$.sharding.keep", "unknown key"),
         ({"staleness": -1}, "$.staleness", "a number of updates"),
