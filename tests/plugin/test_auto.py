@@ -251,6 +251,6 @@ def test_whoever_does_not_know_an_instance_is_not_asked_about_many_budgets(docum
 
 
 def test_chains_with_parameters_have_a_minimum_budget():
-    found = remat.solve(PARAMETERS, budget=1, time_limit=2)
+    found = remat.solve(PARAMETERS, budget=1, time_limit=1)
     assert found.least_budget.sufficient
-    assert remat.solve(PARAMETERS, budget=found.least_budget.size, time_limit=2).columns is not None
+    assert remat.solve(PARAMETERS, budget=found.least_budget.size, time_limit=1).columns is not None

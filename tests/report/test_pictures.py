@@ -93,6 +93,7 @@ def test_the_page_of_a_pipeline_shows_its_devices(browser, folder):
         assert label in text
 
 
+@pytest.mark.slow
 def test_the_page_of_an_adjoint_shows_its_levels(browser, folder):
     result = remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve")
     drawn, text = shown(browser, folder, "adjoint", result)
@@ -105,6 +106,7 @@ def test_the_page_of_an_adjoint_shows_its_levels(browser, folder):
     assert {"ram", "disk", "checkpoints"} <= set(drawn)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_comparison_shows_its_schedules(browser, folder):
     compared = remat.compare(
         [remat.example("random_l30"), remat.example("resnet50")],

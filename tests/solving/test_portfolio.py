@@ -229,6 +229,7 @@ def late(problem, options, context):
     return Proposal(termination=Termination.TIME_LIMIT)
 
 
+@pytest.mark.slow
 def test_those_without_a_schedule_have_longer_the_second_time_if_all_are_without(asked):
     lengths = []
 

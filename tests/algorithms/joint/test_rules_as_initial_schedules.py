@@ -11,6 +11,7 @@ from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from tests.algorithms.offload import trained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_no_rule_is_quicker(count):
     @settings(max_examples=count, derandomize=True, database=None, deadline=None)

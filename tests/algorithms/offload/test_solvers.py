@@ -100,6 +100,7 @@ def check_best(document: dict[str, Any], share: float, bandwidth: int, half: boo
             assert all(value <= results[name].makespan * (1 + 1e-9) for value in bounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, pytest.param(0, marks=pytest.mark.slow)])
 def test_more_memory_and_quicker_links_never_hurt(seed: int) -> None:
     """`remat-offload-best` searches, so that this is no theorem; it holds where the walk is long enough."""

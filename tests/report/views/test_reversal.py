@@ -124,7 +124,7 @@ def test_one_step_has_one_backward():
     assert [line[0] for line in drawn if line[0] > Stroke.CHECKPOINT] == [Stroke.BACKWARD]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_no_memory_holds_more_states_than_fit(data):
     """Of loops at the edge of their memories, whose runs write in place, and times that are rounded."""

@@ -69,6 +69,7 @@ def test_the_planner_names_the_smallest_budget_at_which_it_has_a_plan() -> None:
         assert (least.size, least.sufficient, least.scope) == (3600, True, None)
 
 
+@pytest.mark.slow
 def test_a_larger_budget_is_never_refused_by_the_planner() -> None:
     """The plan for 3700 was once followed by none for 3710 to 3760."""
     options = {"moves": 0, "zoo": False}

@@ -137,6 +137,7 @@ def test_groups_have_room_where_one_device_has_none():
     assert max(with_groups.result.peak_memory.values()) <= budget
 
 
+@pytest.mark.slow
 def test_nothing_found_in_groups_is_no_proof():
     planned = remat.plan(net(), budget=30, options=FEW)
     assert planned.result.makespan is None

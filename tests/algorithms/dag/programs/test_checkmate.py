@@ -410,6 +410,7 @@ def test_runs_in_stages():
 # --- another order ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @draws(12)
 @given(strategies.dags(largest=7, exact=True).filter(one_memory), st.integers(0, 99))
 def test_an_improved_order_is_optimal_within_that_order(document, share):

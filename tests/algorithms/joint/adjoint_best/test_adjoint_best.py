@@ -496,6 +496,7 @@ def test_an_idle_channel_costs_nothing() -> None:
     assert beside.makespan == alone.makespan == 7
 
 
+@pytest.mark.slow
 def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:
     """The result offloads adjoints and tapes, which the class forbids; its optimality in the class stays proved."""
     links = [

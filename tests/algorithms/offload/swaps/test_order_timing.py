@@ -41,6 +41,7 @@ def test_columns_say_what_objects_say(case: Any) -> None:
     compare(*case, compiled=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(CASES)
 def test_compiled_timing_equals_placement(case: Any) -> None:

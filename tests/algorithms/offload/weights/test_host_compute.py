@@ -69,6 +69,7 @@ def test_valid_and_never_below_the_bound(seed):
             assert 0 < bound <= min(makespans)
 
 
+@pytest.mark.slow
 def test_helps_where_the_link_is_slow():
     """Six stages whose parameters take as long to come as a host of a quarter of the speed takes to compute."""
     document = chain(*[stage(2, 4, 16, update=2) for _ in range(6)], parameters="host", master_copy=True)

@@ -237,6 +237,7 @@ def test_budgets_are_for_every_device():
     assert remat.solve(document, algorithm="1f1b", budget={"": 3, "gpu0": 4}).makespan == 33
 
 
+@pytest.mark.slow
 def test_auto_takes_the_quickest_that_fits():
     document = generate("pipeline", "uniform", layers=8, backward_time=1, weight_time=1, activation=2, kept=1)
     little = {"effort": 1, "moves": 400}

@@ -251,6 +251,7 @@ def test_the_joint_planner_takes_it():
     assert both.lower_bound <= both.makespan
 
 
+@pytest.mark.slow
 @settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines(largest=4, streams=False).map(hosted), st.integers(30, 90), st.sampled_from([2, 1024]))
 def test_the_unit_of_time_does_not_matter(document, share, factor):

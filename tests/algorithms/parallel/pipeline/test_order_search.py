@@ -52,7 +52,15 @@ def test_never_slower_than_a_named_schedule_that_fits(document, share):
         assert max(size for name, size in result.peak_memory.items() if name != "host") <= budget
 
 
-@pytest.mark.parametrize(("batches", "kept", "best"), [(4, 3, 18), (8, 3, 32), (8, 4, 28), (4, 4, 16)])
+@pytest.mark.parametrize(
+    ("batches", "kept", "best"),
+    [
+        (4, 3, 18),
+        (4, 4, 16),
+        pytest.param(8, 3, 32, marks=pytest.mark.slow),
+        pytest.param(8, 4, 28, marks=pytest.mark.slow),
+    ],
+)
 def test_two_copies_in_opposite_directions(batches, kept, best):
     """Each micro-batch takes one of them; the program proves the optimum of the class, which the search finds, too."""
     layers = [{"forward_time": 1, "backward_time": 2, "saved_size": 1, "output_size": 0}] * 4

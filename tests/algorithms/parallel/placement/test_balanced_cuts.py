@@ -3,6 +3,8 @@
 import math
 import random
 
+import pytest
+
 import remat
 from remat.solving.problem_setup import make_problem
 from remat_algorithms.parallel.placement.balanced_cuts import balanced_cuts, load_bound
@@ -69,8 +71,14 @@ def test_states_stay_at_the_host():
     homes = {once.model.graph.tasks[task]: placed[unit] for task, unit in once.model.unit_of.items()}
     assert all(homes[f"u{layer}"] == 1 for layer in range(6))
     assert all(homes[f"b{layer}"] == 0 for layer in range(6))
+
+
+@pytest.mark.slow
+def test_auto_is_no_worse_than_a_balanced_cut():
+    document = layers(6, work=40, weight=100, state=2_000)
+    once = once_of(make_problem(remat.load(document)), "tarnawski-latency")
     result = remat.solve(document, time_limit=3)
-    assert load_bound(once) <= result.makespan <= best
+    assert load_bound(once) <= result.makespan <= min(once.timed(placed).makespan for placed in balanced_cuts(once))
     assert result.lower_bound >= load_bound(once) > 0
 
 
