@@ -203,6 +203,7 @@ def test_pipelines_have_speed_ups_and_the_memory_of_each_device(run: Run) -> Non
     assert float(row[3]) == pytest.approx(solved.report.run_time / solved.makespan, abs=0.01)
 
 
+@pytest.mark.slow
 def test_speed_ups_leave_out_recomputation(run: Run) -> None:
     given = ("example:gpt2_xl_p8_m32", "--budget", "5GB")
     swept = run("sweep", *given, "-a", "adapipe").out.splitlines()

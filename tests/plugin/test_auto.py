@@ -142,7 +142,7 @@ SLOWER_RAM = {**RAM, "channel": "pcie", "write_time": 1, "read_time": 1}
 @pytest.mark.parametrize(
     ("steps", "levels"),
     [
-        (4000, [MANY, SYNCHRONOUS]),
+        (2000, [MANY, SYNCHRONOUS]),
         (4000, [MANY, SSD, TAPE]),
         *[
             pytest.param(*case, marks=pytest.mark.slow)

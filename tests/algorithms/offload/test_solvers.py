@@ -68,6 +68,7 @@ def test_without_a_link_the_answer_is_that_of_rotor(document: dict[str, Any], sh
 ON_LINKS = (chains(plain=True), st.floats(0, 1), st.sampled_from([1, 3, 10]), st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=10, derandomize=True, database=None, deadline=None)
 @given(*ON_LINKS)
 def test_best_is_never_slower(document: dict[str, Any], share: float, bandwidth: int, half: bool) -> None:

@@ -81,6 +81,7 @@ def text(browser, what):
     return browser.run(f"document.getElementById('{what}').textContent")
 
 
+@pytest.mark.slow
 def test_hover_tells_the_addresses_of_a_residency(opened):
     browser = opened("addresses")
     place = browser.run(

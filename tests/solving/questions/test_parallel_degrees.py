@@ -216,6 +216,7 @@ def test_plans_of_drawn_instances_are_valid(number):
     assert load(document).has_tensor
 
 
+@pytest.mark.slow
 def test_a_plan_of_another_algorithm_is_a_plan():
     """Embedding and head are small and the device full: `piper` balances them where `pipe-plan` finds nothing."""
     block = {"name": "block", "repeat": 32, "forward_time": 8, "backward_time": 8, "weight_time": 8}

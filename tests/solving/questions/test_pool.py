@@ -56,7 +56,7 @@ def prober_of(document: object, algorithm: str = "auto") -> Prober:
 
 
 @pytest.mark.parametrize(("kind", "count"), [("chain", 4), ("adjoint", 3), ("dag", 6), ("tree", 4)])
-@pytest.mark.parametrize("limit", [0.05, 0.6])
+@pytest.mark.parametrize("limit", [0.05, pytest.param(0.6, marks=pytest.mark.slow)])
 def test_whatever_the_limit_the_curve_is_one(kind, count, limit):
     @draws(count)
     @given(strategies.documents(kind))

@@ -127,6 +127,7 @@ def test_times_that_are_no_whole_numbers() -> None:
                 assert ticks == NEVER
 
 
+@pytest.mark.slow
 def test_several_moments_settle_a_real_network() -> None:
     instance = remat.example("chains/resnet50_b32_224")
     one = remat.solve(instance, algorithm="chain-best", budget=10**9, options={"states": 0, "work": 0})

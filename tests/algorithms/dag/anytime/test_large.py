@@ -94,6 +94,7 @@ def test_several_at_once_take_fewer_steps_and_are_no_worse(monkeypatch):
     assert reruns > 100 > 5 * search.room.state.batch
 
 
+@pytest.mark.slow
 def test_deep_cuts_of_long_graphs_are_found(monkeypatch):
     # Each rerun amid hundreds of others adds a position above the budget: by positions nothing seems to gain.
     monkeypatch.setattr(records, "MANY_FROM", 10**9)

@@ -147,6 +147,7 @@ def test_levels_that_fit_are_few():
         assert found == expected
 
 
+@pytest.mark.slow
 def test_never_slower_than_the_zoo():
     """Planners and rules of the zoo with the same bytes."""
     for memory in (90, 140, 300):

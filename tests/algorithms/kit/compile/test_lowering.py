@@ -325,7 +325,7 @@ def interpreted(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "algorithm", "budget"),
     [
-        ("resnet50", "chain-best", "1GiB"),
+        pytest.param("resnet50", "chain-best", "1GiB", marks=pytest.mark.slow),
         ("unet_joint", "dag-auto", "60%"),
         ("heterogeneous", "walther-griewank", 20),
         ("uniform_p4_m8", "pipe-search", "75%"),

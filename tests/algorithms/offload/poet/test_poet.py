@@ -149,6 +149,7 @@ def test_a_graph_of_many_tasks_is_answered_in_fewer_stages():
     assert without.makespan is None or without.makespan >= result.makespan
 
 
+@pytest.mark.slow
 def test_larger_graphs_get_better_from_a_start():
     """On a chain whose program is searched value by value, the result beats the greedy schedule."""
     document = generate("chain", "random", length=10, seed=3, max_workspace=30)

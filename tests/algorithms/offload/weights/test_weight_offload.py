@@ -55,8 +55,8 @@ def all_choices(document, budget):
     return best
 
 
-@pytest.mark.parametrize("chains", [(0, 1), pytest.param(tuple(range(6)), marks=pytest.mark.slow)], ids=len)
-@pytest.mark.parametrize("home", ["device", "host"])
+@pytest.mark.parametrize("chains", [(0, 1, 2), pytest.param(tuple(range(6)), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("home", ["device", pytest.param("host", marks=pytest.mark.slow)])
 def test_against_all_choices(home, chains):
     """Of short chains all choices are tried; where only the walk is left, it is close to the best one."""
     ratios = []

@@ -245,7 +245,7 @@ def transfers_are_long(seed):
     return best is not None and result.optimal_within is not None
 
 
-@pytest.mark.parametrize("seed", [*range(15, 23), 45])
+@pytest.mark.parametrize("seed", [*range(15, 21), 22, 45])
 def test_bounds_on_long_transfers(seed):
     transfers_are_long(seed)
 
