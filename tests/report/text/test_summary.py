@@ -71,7 +71,7 @@ def test_a_summary_has_the_figures_of_a_schedule(kept: Result) -> None:
     assert found["status"] == "optimal"
     assert found["makespan"] == "12 ms"
     assert found["overhead"] == "0 % over the 12 ms without recomputation"
-    assert found["recompute time"] == "0 s, 0 % of all runs"
+    assert found["recompute time"] == "0 s, 0 % of the time of all runs"
     assert found["peak memory"].startswith("memory: 35 MB (33.38 MiB) of 40 MB (38.15 MiB), set by B4")
     assert found["lower bound"] == "12 ms, reached"
     assert found["steps"] == "9"
