@@ -223,7 +223,8 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     elif result.overhead is not None:
         yield _overhead(result, report)
     share = _share(report.recompute_time, report.run_time)
-    yield "recompute time", f"{format_time(report.recompute_time, units)}{share and f', {share} of the time of all runs'}"
+    of_runs = share and f", {share} of the time of all runs"
+    yield "recompute time", f"{format_time(report.recompute_time, units)}{of_runs}"
     yield from energy_lines(report)
     for label, memory in _labelled("peak memory", result.machine.memories):
         size = report.peaks[memory.name].size
