@@ -19,7 +19,7 @@ import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray
 from remat_algorithms.layout import beam_kernel as kernel
-from remat_algorithms.layout.live_bytes import loads, rows_of
+from remat_algorithms.layout.live_bytes import loads, rows_within
 
 FIRST_WIDTH, WIDEST, MOST_CELLS = 64, 16_384, 4_000_000
 """Width of the first beams, of the last ones, and the largest product of width and buffers."""
@@ -107,9 +107,7 @@ class _Run:
     """One beam."""
 
     def __init__(self, buffers: Buffers, capacity: int, centre: int, width: int, fragmentation: float) -> None:
-        most = capacity // buffers.alignment * buffers.alignment
-        blocked = [(low, min(high, most)) for low, high in buffers.blocked if low < most]
-        sections, first, last, size, fixed = rows_of(buffers, blocked)
+        most, sections, first, last, size, fixed = rows_within(buffers, capacity)
         distance = np.maximum(0, np.maximum(first - centre, centre + 1 - last))
         order = np.lexsort((-size, distance, fixed == FREE))
         self._order, self._count, count = order, len(buffers), len(order)

@@ -19,7 +19,7 @@ import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray
 from remat_algorithms.layout import ejection_kernel as kernel
-from remat_algorithms.layout.live_bytes import rows_of, sections_of
+from remat_algorithms.layout.live_bytes import rows_within, sections_of
 
 MOST_PAIRS = 500_000
 """Pairs of buffers with overlapping lifetimes beyond which nothing is searched."""
@@ -92,9 +92,7 @@ class _Run:
     """One search."""
 
     def __init__(self, buffers: Buffers, capacity: int, moves: int, heavy_first: bool, seed: int) -> None:
-        most = capacity // buffers.alignment * buffers.alignment
-        blocked = [(low, min(high, most)) for low, high in buffers.blocked if low < most]
-        _, first, last, size, fixed = rows_of(buffers, blocked)
+        most, _, first, last, size, fixed = rows_within(buffers, capacity)
         self._count, rows = len(buffers), len(size)
         others = [np.flatnonzero((first < last[k]) & (first[k] < last)) for k in range(rows)]
         others = [other[other != k] for k, other in enumerate(others)]

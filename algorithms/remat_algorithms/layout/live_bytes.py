@@ -54,6 +54,12 @@ def rows_of(
     return sections, first, last, np.concatenate((buffers.rounded, high - low)), np.concatenate((fixed, low))
 
 
+def rows_within(buffers: Buffers, capacity: int) -> tuple[int, int, IntArray, IntArray, IntArray, IntArray]:
+    """Return the capacity, rounded down to the alignment, and `rows_of` with the parts of reserved ranges below it."""
+    most = capacity // buffers.alignment * buffers.alignment
+    return most, *rows_of(buffers, [(low, min(high, most)) for low, high in buffers.blocked if low < most])
+
+
 def peak(buffers: Buffers, *, rounded: bool = False) -> int:
     """Return the maximum of live bytes; with `rounded`, of the sizes rounded up to the alignment."""
     found = loads(buffers, buffers.rounded if rounded else buffers.size)
