@@ -85,26 +85,26 @@ _ORDER = (PARAMETERS, GRADIENTS, STATES, GATHERED, BUCKETS, ACTIVATIONS, WORKSPA
 """Training memory in this order."""
 
 _MEANINGS = {
-    Kind.STATIC: "what is there throughout and is no value",
+    Kind.STATIC: "permanent bytes that are no value",
     Kind.PARAMETERS: "parameters, or the inputs of a task graph",
     Kind.STATES: "states of the optimizer",
     Kind.PARAMETER_GRADIENTS: "gradients of parameters",
     Kind.GATHERED: "parameters that ranks have gathered for use",
     Kind.BUCKETS: "gradients that ranks are about to reduce",
-    Kind.CHECKPOINTS: "states from which something is computed again",
-    Kind.SAVED: "what forwards leave for backwards, in any memory",
+    Kind.CHECKPOINTS: "states from which a recomputation starts",
+    Kind.SAVED: "values that forwards save for backwards, in any memory",
     Kind.PASSING: "outputs that only the next forward reads",
-    Kind.GRADIENTS: "what backwards hand on",
+    Kind.GRADIENTS: "gradients that backwards pass to each other",
     Kind.VALUES: "outputs of tasks",
-    Kind.WORKSPACE: "what tasks need while they run",
-    Kind.OTHER: "old copies of what is being written afresh",
+    Kind.WORKSPACE: "memory of tasks while they run",
+    Kind.OTHER: "previous copies of values that are being rewritten",
 }
 
 
 def kind_label(kind: Kind, *, training: bool) -> str:
     """Return the name of a kind.
 
-    With training, "gradients" are those of parameters, as in tables; what backwards hand on has a longer name.
+    With training, "gradients" are those of parameters, as in tables, and those of activations have a longer name.
     """
     if kind is Kind.PASSING:
         return "in passing"
@@ -129,7 +129,7 @@ def by_term(sizes: Mapping[Kind, int]) -> dict[str, dict[Kind, int]]:
 
 
 STATE = -1
-"""Instead of a kind: what forwards hand on, and stays decide."""
+"""Not a kind: an output that forwards pass on, whose stays decide its kind."""
 
 _STATES, _ALWAYS_SAVED, _GRADIENTS = {"x"}, {"s", "v", "e"}, {"y", "g", "c", "q"}
 
