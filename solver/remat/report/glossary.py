@@ -94,7 +94,7 @@ def page() -> str:
     lines = [
         "# Glossary",
         "",
-        "This page defines the terms of answers and documents. `remat explain TERM` prints one of them.",
+        "This page is the reference of terms. `remat explain TERM` prints one of them.",
         "",
     ]
     for term in all_terms():
