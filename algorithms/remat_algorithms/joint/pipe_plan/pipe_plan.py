@@ -51,7 +51,7 @@ from remat_algorithms.joint.pipe_plan.needless import without_needless
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
-from remat_algorithms.joint.pipe_plan.smallest_memory import cut_by_bytes, small_orders
+from remat_algorithms.joint.pipe_plan.smallest_memory import cut_by_bytes, grouped_orders, small_orders
 from remat_algorithms.parallel.pipeline.linked_devices import on_linked_devices
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
@@ -117,6 +117,9 @@ BLOCKS = (2, 4)
 
 STEP, LIMITS = 1.15, 2
 """Factor between the limits below those of the devices for which cuts are sought, and their number."""
+
+SHORT = 3
+"""Speed-up over one micro-batch at a time from which memory is not so short that groups of them are tried."""
 
 UNEVEN = 12
 """Maximum number of cuts of other planners that the search continues from."""
@@ -231,6 +234,7 @@ class _Planning:
         self._bound()
         listed = list(self._outlines())
         self._fit([outline for outline, _ in listed])
+        slow = self.best.makespan
         for outline, starts in listed:
             if self._stopped:
                 break
@@ -242,6 +246,8 @@ class _Planning:
                 break
             excess = self._offer(line)
             fits = not any(excess) or self._fit_line(line, excess) or fits
+        if slow is not None and self.best.makespan is not None and SHORT * self.best.makespan > slow:
+            self._fit_groups([outline for outline, _ in listed])
         if self.options.zoo:
             self._ask_zoo()
         self._search()
@@ -351,6 +357,22 @@ class _Planning:
                 break
             self.best.weigh(orders)
         self.best.hanging = None
+
+    def _fit_groups(self, outlines: Sequence[Outline]) -> None:
+        """Place groups of micro-batches, larger and larger ones, until none of a size fits."""
+        before = self.best.orders
+        for size in range(2, min(self.instance.micro_batches, 2 * len(self.problem.machine.processors)) + 1):
+            fits = False
+            for orders in grouped_orders(outlines, size):
+                if self._stopped:
+                    return
+                fits = not any(self.best.weigh(orders)) or fits
+            if not fits:
+                break
+        found = self.best.orders
+        if found is not None and found is not before:
+            lines = {_key(line.outline.stages): line for line in self.lines}
+            self._go_on(lines.get(_key(found.stages)), found)
 
     def _fit_line(self, line: _Line, excess: list[int]) -> bool:
         """Give an outline less memory until one of its first schedules fits; return whether one does.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from remat.plugin import Layer, Number, PipelineInstance
 from remat_algorithms.joint.pipe_plan.recompute_fronts import LONGEST, Fronts
@@ -19,8 +18,8 @@ from remat_algorithms.kit.subsample import spread_out
 Segments = tuple[tuple[int, ...], ...]
 
 FEW = 4
-"""Maximum number of layers of a stage for which every subset is an option; with more, layers with the most bytes per
-time come first.
+"""Maximum number of layers of a stage for which every set of segments is an option; with more, layers with the most
+bytes per time come first.
 """
 
 MOST_LEVELS = 16
@@ -96,21 +95,8 @@ class StageCosts:
         times = [layer.time_on("forward_time", name) or 0 for layer in layers]
         ways: list[Segments] = [()]
         if self.recompute != "none":
-            worth = [index for index, layer in enumerate(layers) if layer.saved_size > 0]
-            gain = {index: layers[index].saved_size / max(times[index], 1e-12 * (1 + sum(times))) for index in worth}
-            ranked = sorted(worth, key=lambda index: (-gain[index], index))
-            counts = range(1, len(ranked) + 1) if self.recompute == "any" else [len(ranked)]
-            chosen = [sorted(ranked[:count]) for count in counts if ranked]
-            if self.recompute == "any" and len(ranked) <= FEW:
-                chosen = [list(some) for count in counts for some in combinations(sorted(ranked), count)]
-            ways += [tuple((index,) for index in some) for some in chosen]
-            for length in spread_out(range(2, len(layers) + 1), 6) if worth else ():
-                ways.append(
-                    tuple(
-                        tuple(range(first, min(first + length, len(layers)))) for first in range(0, len(layers), length)
-                    )
-                )
-            if self.recompute == "any" and len(ranked) > FEW:
+            ways += self._candidates(layers, times)
+            if self.recompute == "any" and len(layers) > FEW:
                 ways += self._of_rotor(own, name)
         found = [Level(way, sum(times[index] for segment in way for index in segment), *work.of(way)) for way in ways]
         best: list[Level] = []
@@ -130,6 +116,33 @@ class StageCosts:
         first = [level for level in best if not level.segments]
         rest = spread_out([level for level in best if level.segments and level.held < first[0].held], MOST_LEVELS)
         return (*first, *rest)
+
+    def _candidates(self, layers: Sequence[Layer], times: Sequence[Number]) -> list[Segments]:
+        """Return segments of a stage that may be worth it, without those of `rotor`.
+
+        Recomputing one layer saves its saved bytes. Recomputing consecutive layers together saves the values between
+        them, too, so that layers without saved bytes count.
+        """
+        if self.recompute == "any" and len(layers) <= FEW:
+            return list(_disjoint_runs(len(layers)))[1:]
+        tiny = 1e-12 * (1 + sum(times))
+        worth = [index for index, layer in enumerate(layers) if layer.saved_size > 0]
+        ranked = sorted(worth, key=lambda index: (-layers[index].saved_size / max(times[index], tiny), index))
+        counts = range(1, len(ranked) + 1) if self.recompute == "any" else [len(ranked)]
+        ways = [tuple((index,) for index in sorted(ranked[:count])) for count in counts if ranked]
+        for length in spread_out(range(2, len(layers) + 1), 6):
+            firsts = range(0, len(layers), length)
+            ways.append(tuple(tuple(range(first, min(first + length, len(layers)))) for first in firsts))
+        return ways
+
+
+def _disjoint_runs(count: int, first: int = 0) -> Iterator[Segments]:
+    """Yield every set of disjoint runs of consecutive layers, the empty set first."""
+    yield ()
+    for start in range(first, count):
+        for end in range(start + 1, count + 1):
+            for rest in _disjoint_runs(count, end):
+                yield (tuple(range(start, end)), *rest)
 
 
 class _StageBytes:

@@ -1,4 +1,4 @@
-"""Orders that need little memory: one micro-batch at a time, with the recomputation that takes the fewest bytes.
+"""Orders that need little memory: few micro-batches at a time, with the recomputation that takes the fewest bytes.
 
 They depend on the instance alone, never on the budget. Therefore a budget that suffices for one of them also suffices
 when it grows.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from remat.plugin import IntArray, Layer, Orders, PipelineInstance, Stage
 from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.recompute_options import Level
-from remat_algorithms.parallel.pipeline.model import one_by_one
+from remat_algorithms.parallel.pipeline.model import in_groups, one_by_one
 
 MOST_CELLS = 4_000_000
 """Maximum number of devices times layers squared for which layers are cut by their bytes."""
@@ -31,6 +31,25 @@ def small_orders(outlines: Sequence[Outline]) -> Iterator[Orders]:
             tried.add((number, chosen))
             level: IntArray = np.repeat(np.array(chosen, dtype=np.int64)[:, None], outline.model.batches, axis=1)
             yield outline.orders(one_by_one(outline.model), level, np.zeros_like(level))
+
+
+def grouped_orders(outlines: Sequence[Outline], size: int) -> Iterator[Orders]:
+    """Yield orders that run groups of micro-batches after each other.
+
+    In a group, all micro-batches recompute alike, or the first one recomputes nothing, since its backward is the first.
+    """
+
+    def in_all(level: Level) -> int:
+        return (size - 1) * level.held + _forward_too(level)
+
+    for outline in outlines:
+        frugal = [min(range(len(levels)), key=lambda k: (in_all(levels[k]), k)) for levels in outline.levels]
+        lists = in_groups(outline.model, size)
+        for keeping in (True, False):
+            level: IntArray = np.repeat(np.array(frugal, dtype=np.int64)[:, None], outline.model.batches, axis=1)
+            if keeping:
+                level[:, ::size] = 0
+            yield outline.orders(lists, level, np.zeros_like(level))
 
 
 def _whole_backward(level: Level) -> int:

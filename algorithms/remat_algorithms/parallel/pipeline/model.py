@@ -250,15 +250,25 @@ def flow(op: Op) -> tuple[int, int, int]:
 
 def one_by_one(model: PipelineModel) -> Lists:
     """Return the lists that run one micro-batch after the other, forward and back; they fit if any order does."""
+    return in_groups(model, 1)
+
+
+def in_groups(model: PipelineModel, size: int) -> Lists:
+    """Return the lists that run groups of micro-batches after each other, each forward and back."""
     lists: list[list[Op]] = [[] for _ in model.fixed]
-    turns = [(batch, stages) for stages, count in model.by_chain for batch in range(count)]
-    for batch, stages in sorted(turns, key=lambda turn: turn[0]):
+    turns = [
+        (first, stages, range(first, min(first + size, count)))
+        for stages, count in model.by_chain
+        for first in range(0, count, size)
+    ]
+    for _, stages, group in sorted(turns, key=lambda turn: turn[0]):
         for stage in stages:
-            lists[model.place[stage]].append((F, stage, batch))
+            lists[model.place[stage]] += [(F, stage, batch) for batch in group]
         for stage in reversed(stages):
-            lists[model.place[stage]].append((B, stage, batch))
-            if model.weight[stage]:
-                lists[model.place[stage]].append((W, stage, batch))
+            for batch in group:
+                lists[model.place[stage]].append((B, stage, batch))
+                if model.weight[stage]:
+                    lists[model.place[stage]].append((W, stage, batch))
     return tuple(map(tuple, lists))
 
 

@@ -253,3 +253,66 @@ def test_cuts_of_a_smaller_budget_are_searched_at_a_larger_one() -> None:
     assert less is not None
     assert more is not None
     assert more <= 1.03 * less
+
+
+def textbook(devices, each, batches):
+    """Yield schedules as a textbook has them: 1F1B, and groups of micro-batches; whole stages are recomputed."""
+    layers = [{"from": each * stage + 1, "to": each * stage + each} for stage in range(devices)]
+
+    def document(order, recomputing):
+        """Return the document of an order of (phase, micro-batch) for each stage."""
+        again = {} if len(recomputing) == batches else {"micro_batches": recomputing}
+        stages = [
+            {"layers": own, "device": f"gpu{stage}"}
+            | ({"recompute": [{"layers": own, **again}]} if recomputing else {})
+            for stage, own in enumerate(layers)
+        ]
+        orders = {f"gpu{k}": [f"{phase}{k}.{batch}" for phase, batch in order(k)] for k in range(devices)}
+        return {"schema": "remat.schedule/2", "stages": stages, "orders": orders}
+
+    def one_forward_one_backward(stage):
+        warm = min(batches, devices - stage)
+        order = [("F", batch) for batch in range(warm)]
+        for batch in range(batches):
+            order.append(("B", batch))
+            if batch + warm < batches:
+                order.append(("F", batch + warm))
+        return order
+
+    def groups(size, stage):
+        firsts = range(0, batches, size)
+        return [(phase, one) for k in firsts for phase in "FB" for one in range(k, min(k + size, batches))]
+
+    for recomputing in ([], list(range(batches))):
+        yield document(one_forward_one_backward, recomputing)
+    for size in range(1, batches + 1):
+        for recomputing in ([], list(range(batches)), [one for one in range(batches) if one % size]):
+            yield document(partial(groups, size), recomputing)
+
+
+@pytest.mark.parametrize("seed", seeds(2, 60))
+def test_never_slower_than_textbook_schedules_that_fit(seed):
+    """Whole stages are worth recomputing although their layers have no saved bytes, or few: their outputs are freed."""
+    rng = random.Random(seed)
+    devices, each, batches = rng.randint(2, 4), rng.randint(2, 5), rng.randint(2, 8)
+    count = devices * each
+    saved = rng.choice([0, 0, 4])
+    network = {
+        "forward_time": [rng.randint(1, 3)] * count,
+        "output_size": [rng.randint(2, 9) for _ in range(count)],
+        "saved_size": saved,
+    }
+    pipeline = partial(
+        remat.pipeline, **network, backward_time=5, parameter_size=1, devices=devices, link=50, time_unit="s",
+        micro_batches=batches,
+    )  # fmt: skip
+    texts = list(textbook(devices, each, batches))
+    needs = [remat.verify(pipeline(memory=10**6), text) for text in texts]
+    peaks = sorted({max(one.peak_memory.values()) for one in needs})
+    memory = peaks[rng.randrange(max(1, len(peaks) // 2))]
+    instance = pipeline(memory=memory)
+    verdicts = [remat.verify(instance, text) for text in texts]
+    best = min(one.makespan for one in verdicts if one.ok)
+    result = remat.solve(instance, algorithm="pipe-plan", options={"moves": 200})
+    assert result.makespan is not None
+    assert result.makespan <= best
