@@ -87,13 +87,17 @@ class Subject:
         returned_loss(planned(*self.args)).backward()
 
     def _difference(self, planned: Any) -> float:
-        """Return the largest relative difference of a gradient from that of the first plan."""
+        """Return the largest difference of a gradient from that of the first plan, over the largest norm of one.
+
+        Gradients that cancel, such as those of weights before a normalisation, have no digits of their own.
+        """
         self.module.load_state_dict(self.kept)
         self._step(planned)
         found = [parameter.grad.clone() for parameter in planned.parameters() if parameter.grad is not None]
         self.right = self.right or found
         pairs = zip(self.right, found, strict=True)
-        return max((float((one - two).norm() / one.norm().clamp_min(1e-30)) for one, two in pairs), default=0.0)
+        largest = max((float(one.norm()) for one in self.right), default=0.0)
+        return max((float((one - two).norm()) for one, two in pairs), default=0.0) / max(largest, 1e-30)
 
     def fitting(self, share: float, least: float, whole: int | None) -> dict[str, Any]:
         """Return the row at a share, or at one nearer to the last that was large enough, if this one is too small."""

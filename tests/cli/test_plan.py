@@ -116,8 +116,37 @@ def test_the_table_says_which_layers_run_again(run: Run, save: Save, tmp_path: A
 
 def test_what_binds_and_flags(run: Run, save: Save) -> None:
     outcome = run("plan", save(NET), "--devices", "2", "-b", "250", *FEW, "--explain", "--as", "megatron")
-    for text in ("is the fullest", "is the busiest", "1 device more", "--pipeline-model-parallel-size 2", "# "):
+    for text in (
+        "is the fullest",
+        "all devices are equally busy",
+        "1 device more",
+        "--pipeline-model-parallel-size 2",
+        "# ",
+    ):
         assert text in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"), [("chain", "one on each"), ("interleaved", "2 on each device, inter"), ("v", "in a V")]
+)
+def test_arrangement_and_idle_share(run: Run, save: Save, placement: str, said: str) -> None:
+    """The arrangement of the stages is said in words; the idle share is that of the steps."""
+    asked = ("plan", save(NET), "--devices", "2", *FEW, "-O", f"placement={placement}")
+    document = run(*asked, "--format", "json").document
+    lines = run(*asked).out.splitlines()
+    assert said in next(line for line in lines if line.startswith("stages "))
+    loads = {stage["device"]: stage["load"] for stage in document["stages"]}
+    idle = 100 * (1 - sum(loads.values()) / 2)
+    shown = next(line for line in lines if line.startswith("idle ")).split()
+    assert float(shown[1]) == pytest.approx(idle, abs=0.06)
+
+
+def test_devices_that_are_alike_are_named_together(run: Run, save: Save) -> None:
+    """Devices of equal load or equally full memory are named together."""
+    layer = {"forward_time": 1, "backward_time": 2, "output_size": 0, "saved_size": 8, "parameter_size": 4}
+    document = NET | {"layers": [layer | {"repeat": 4}]}
+    shown = run("plan", save(document), "--devices", "2", "-b", "500", *FEW, "--explain").out
+    assert "all devices are equally busy" in shown
 
 
 def test_the_fastest_number_of_ranks_is_chosen(run: Run, save: Save) -> None:

@@ -41,6 +41,17 @@ def test_a_machine_that_is_none(run: Run, tiny: str, save: Save, schedule: dict[
     run("verify", tiny, path).assert_refused("$.machine: expected an object, not")
 
 
+def test_a_budget_replaces_the_capacity(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    """The schedule holds 24 at its peak; with less memory it breaks a rule, with more it does not."""
+    path = save(schedule, "schedule.json")
+    assert run("verify", tiny, path, "-b", "24").code == 0
+    short = run("verify", tiny, path, "-b", "23")
+    assert short.code == 6
+    assert "capacity: memory would hold 24 of 23" in short.out
+    assert not remat.verify(CHAIN, schedule, budget=23).ok
+    run("verify", tiny, path, "-b", "cache=24").assert_refused("cache")
+
+
 def test_quiet_prints_nothing(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     assert run("verify", "-q", tiny, save(schedule, "schedule.json")).out == ""
 

@@ -86,7 +86,9 @@ class _Asked:
 @common.limit_options("Time limit for the whole command, for example 30s or 5min.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule.")
-@click.option("--output-instance", metavar="FILE", help="Write the pipeline instance of the schedule.")
+@click.option(
+    "--output-instance", metavar="FILE", help="Write the pipeline instance of the schedule, without --budget."
+)
 @common.format_option("table", "json")
 @click.option(
     "--plot", metavar="FILE", help="Draw the devices over time (.svg, .png, .pdf); .html: an interactive page."

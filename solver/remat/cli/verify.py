@@ -26,8 +26,8 @@ MOST_SHOWN = 20
 HELP = """Check that a schedule is valid for its instance.
 
 SCHEDULE is a JSON file (.gz too) of remat.schedule/1, or - for standard input. Steps without start times are placed
-first. The machine is that of --machine, or of the schedule; a note reports differences from the instance's machine. A
-schedule that names another instance is refused, unless --any-instance is given.
+first. The machine is that of --machine, or of the schedule; a note reports differences from the instance's machine.
+--budget replaces its capacities. A schedule that names another instance is refused, unless --any-instance is given.
 
 For a pipeline, SCHEDULE may be a CSV of torch.distributed.pipelining: one row for each device, with the layers split
 evenly. Its sends and receives block both devices, in the order of the cells.
@@ -44,12 +44,19 @@ Exit code 0: the schedule is valid. 6: it breaks rules."""
 @common.instance_argument
 @click.argument("schedule", type=click.Path())
 @common.machine_option
+@common.budget_option
 @click.option("--any-instance", is_flag=True, help="Accept a schedule that was made for another instance.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj
 def command(
-    session: Session, instance: str, schedule: str, machine: str | None, any_instance: bool, format_: str
+    session: Session,
+    instance: str,
+    schedule: str,
+    machine: str | None,
+    budget: tuple[str, ...],
+    any_instance: bool,
+    format_: str,
 ) -> int:
     """Verify and print the verdict."""
     common.one_standard_input({"INSTANCE": instance, "SCHEDULE": schedule, "--machine": machine})
@@ -62,6 +69,7 @@ def command(
             raise InstanceError(f"the arguments are swapped; write: remat verify {schedule} {instance}") from None
         raise
     units = loaded.units.build()
+    capacities = common.split_budgets(budget) or None
     in_cells = schedule.removesuffix(".gz").endswith(".csv")
     document: Any = None if in_cells else common.load_schedule(schedule)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
@@ -69,9 +77,9 @@ def command(
     if in_cells:
         from remat.bridges.pipelining.verifying import examine_csv
 
-        examined = examine_csv(loaded, schedule, machine=model)
+        examined = examine_csv(loaded, schedule, machine=model, budget=capacities)
     else:
-        examined = examine(loaded, document, machine=model, any_instance=any_instance)
+        examined = examine(loaded, document, machine=model, budget=capacities, any_instance=any_instance)
     report = examined.report
     causes = {name: _step_name(examined, peak.step) for name, peak in report.peaks.items()}
     if format_ == "json":

@@ -342,6 +342,15 @@ class Result(Shown):
         return None if self.report is None else self.report.energy
 
     @property
+    def idle_share(self) -> float | None:
+        """Share of the makespan in which processors are idle, on average; None for streams and empty schedules."""
+        report = self.report
+        if report is None or not report.makespan or self.steady is not None:
+            return None
+        idle = sum(report.idle.get(processor.name, report.makespan) for processor in self.machine.processors)
+        return float(idle / report.makespan) / len(self.machine.processors)
+
+    @property
     def overhead(self) -> float | None:
         """Makespan over `reference_time`, minus 1; None for streams."""
         if self.makespan is None or not self.reference_time or self.steady is not None:

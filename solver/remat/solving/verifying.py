@@ -26,6 +26,7 @@ from remat.schedule.orders import Orders, orders_of
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
+from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import is_met
 from remat.solving.result import Result
 from remat.units import LARGEST_TOTAL, Number, Units, format_size, parse_number, parse_time
@@ -52,6 +53,7 @@ def verify(
     schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]] | Result,
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    budget: Budget = None,
     any_instance: bool = False,
 ) -> Report:
     """Verify a schedule; steps without start times are placed first.
@@ -64,6 +66,8 @@ def verify(
         whose document is verified.
     machine : path, dict or MachineModel, optional
         Judge on this machine; default is the schedule's own, else the instance's.
+    budget : int, str or mapping, optional
+        Replaces capacities of the machine, as in `remat.solve`.
     any_instance : bool
         Judge a schedule that says that it was made for another instance, too; otherwise that is a violation.
 
@@ -78,7 +82,7 @@ def verify(
         For documents that are no instance, or no schedule at all.
     """
     document = schedule.to_dict() if isinstance(schedule, Result) else schedule
-    return examine(instance, document, machine=machine, any_instance=any_instance).report
+    return examine(instance, document, machine=machine, budget=budget, any_instance=any_instance).report
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,7 @@ def examine(
     schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]],
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    budget: Budget = None,
     any_instance: bool = False,
 ) -> Examined:
     """Verify a schedule as `verify` does, and return what was judged as well."""
@@ -228,6 +233,8 @@ def examine(
     loaded = of_schedule(loaded, read_head(document))
     units = loaded.units.build()
     used, notes = _machine_of(loaded, document, machine)
+    if budget is not None:
+        used = apply_budget(Problem(loaded, used), budget).machine
     graph = lower(loaded, used)
     about = document.get("instance") if isinstance(document, dict) else None
     stated = about.get("digest") if isinstance(about, dict) else None

@@ -13,12 +13,17 @@ from remat.bridges.pipelining.rendezvous import hang_of, told
 from remat.errors import InstanceError
 from remat.instance import Instance, MachineModel, PipelineInstance
 from remat.instance.lowering import machine_of
+from remat.solving.budget import Budget
 from remat.solving.verifying import Examined, examine
 from remat.verifier import Violation, nothing_run
 
 
 def examine_csv(
-    instance: Instance, source: str | os.PathLike[str] | IO[Any], *, machine: MachineModel | None = None
+    instance: Instance,
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    machine: MachineModel | None = None,
+    budget: Budget = None,
 ) -> Examined:
     """Verify a CSV schedule as `remat.verify` verifies its orders; the instance's layers are cut into even parts.
 
@@ -36,7 +41,7 @@ def examine_csv(
     used = machine_of(instance, machine)
     devices = [processor.name for processor in used.processors]
     document = schedule_document(orders_of(layout, instance, len(devices)), devices)
-    examined = examine(instance, document, machine=machine)
+    examined = examine(instance, document, machine=machine, budget=budget)
     report = replace(examined.report, notes=(*examined.report.notes, *notes_on(layout, instance)))
     hangs = any(violation.rule == "deadlock" for violation in report.violations)
     if layout.has_transfers and not hangs and (cycle := hang_of(layout)) is not None:

@@ -163,8 +163,7 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     figure.text(RIGHT, 1 - 0.3 / height, decision, ha="right", va="center", color="#404040", parse_math=False)
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
     if result.orders is not None:
-        bubble = sum(result.report.bubble.values()) / len(result.report.bubble)
-        parts.append(f"mean bubble {format_percent(bubble)}")
+        parts.append(f"devices idle {format_percent(result.idle_share or 0.0)}")
     elif result.overhead is not None:
         parts.append(f"overhead {format_percent(result.overhead)}")
     parts.append(str(result.status))

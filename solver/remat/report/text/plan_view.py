@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -212,6 +212,9 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     what = "sample" if instance.samples else "micro-batch"
     size = "" if not instance.samples else f" of {instance.samples} samples"
     yield f"time per {what}", f"{format_time(each, units)}: {batches}{size}{ranks}"
+    if result.orders is not None:
+        yield "stages", _arrangement(result.orders.stages)
+        yield "idle", f"{_percent(result.idle_share)} of the step, mean of all devices"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
     yield from class_bounds(result)
     again = planned.recompute_time
@@ -223,6 +226,22 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         )
         yield "degrees", f"{planned.degrees}; tried: {'; '.join(listed)}"
     yield from (("note", note) for note in result.notes)
+
+
+def _arrangement(stages: Sequence[Stage]) -> str:
+    """Return the arrangement of the stages on the devices in words."""
+    row = [stage.device for stage in sorted(stages, key=lambda stage: stage.layers)]
+    devices = list(dict.fromkeys(row))
+    times, left = divmod(len(row), len(devices))
+    if times == 1 and not left:
+        return "one on each device"
+    if row == devices * times:
+        return f"{times} on each device, interleaved"
+    if times % 2 == 0 and row == (devices + devices[::-1]) * (times // 2):
+        return f"{times} on each device, in {'a V' if times == 2 else f'{times // 2} Vs'}"
+    if len({stage.layers for stage in stages}) < len(stages):
+        return f"{len(row)} with copies of layers, on {len(devices)} devices"
+    return f"{len(row)} on {len(devices)} devices"
 
 
 def _share(planned: Planned) -> float:
@@ -239,10 +258,11 @@ def _percent(share: float | None) -> str:
 def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]:
     """Yield the binding constraints, and the gain from relaxing them."""
     units = planned.result.units
+    devices = [processor.name for processor in planned.result.machine.processors]
     if found.filled is not None:
-        yield "memory", f"{found.fullest} is the fullest, {100 * found.filled:.1f} % of its budget"
-    yield "load", f"{found.busiest} is the busiest, {100 * found.load:.1f} % of the step"
-    devices = {processor.name for processor in planned.result.machine.processors}
+        yield "memory", f"{_alike(_filled(planned), found.fullest, 'full')}, {100 * found.filled:.1f} % of the budget"
+    busy = {name: share for name, share in found.busy.items() if name in devices}
+    yield "load", f"{_alike(busy, found.busiest, 'busy')}, {100 * found.load:.1f} % of the step"
     yield "devices", _shares([item for item in found.busy.items() if item[0] in devices])
     links = sorted((item for item in found.busy.items() if item[0] not in devices), key=lambda item: -item[1])
     if links:
@@ -261,6 +281,26 @@ def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]
         if other is not None:
             gain = 100 * (1 - other / makespan) if makespan else 0.0
             yield name, f"{format_time(other, units)}" + (f", {gain:.2g} % less" if other < makespan else ": nothing")
+
+
+def _filled(planned: Planned) -> dict[str, float]:
+    """Return the share of each limited memory that is used at its peak."""
+    report = planned.result.report
+    assert report is not None
+    limits = {memory.name: memory.capacity for memory in planned.result.machine.memories}
+    return {name: report.peaks[name].size / limit for name, limit in limits.items() if limit}
+
+
+def _alike(shares: Mapping[str, float], most: str, word: str) -> str:
+    """Name all whose share is printed like the largest one: ``gpu1 and gpu2 are the fullest``."""
+    names = [name for name, share in shares.items() if f"{share:.3f}" == f"{shares[most]:.3f}"]
+    superlative = {"full": "fullest", "busy": "busiest"}[word]
+    if len(names) < 2:
+        return f"{most} is the {superlative}"
+    if len(names) == len(shares):
+        return f"all devices are equally {word}"
+    shown = names if len(names) <= MOST_BUSY else [*names[: MOST_BUSY - 1], f"{len(names) - MOST_BUSY + 1} more"]
+    return f"{', '.join(shown[:-1])} and {shown[-1]} are the {superlative}"
 
 
 def _shares(listed: list[tuple[str, float]]) -> str:

@@ -269,6 +269,8 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     if report.makespan and not together:  # the run time of a group is that of its first device
         share = (report.run_time - (report.recompute_time or 0)) / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
+    if result.idle_share is not None:
+        yield "idle", f"{_percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
     yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
 
 
