@@ -129,7 +129,7 @@ class StageCosts:
         worth = [index for index, layer in enumerate(layers) if layer.saved_size > 0]
         ranked = sorted(worth, key=lambda index: (-layers[index].saved_size / max(times[index], tiny), index))
         counts = range(1, len(ranked) + 1) if self.recompute == "any" else [len(ranked)]
-        ways = [tuple((index,) for index in sorted(ranked[:count])) for count in counts if ranked]
+        ways: list[Segments] = [tuple((index,) for index in sorted(ranked[:count])) for count in counts if ranked]
         for length in spread_out(range(2, len(layers) + 1), 6):
             firsts = range(0, len(layers), length)
             ways.append(tuple(tuple(range(first, min(first + length, len(layers)))) for first in firsts))
