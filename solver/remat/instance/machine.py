@@ -17,6 +17,7 @@ from remat.instance.fields import (
     Model,
     Name,
     NameOrNames,
+    Ratio,
     Size,
     Speed,
     Time,
@@ -80,7 +81,7 @@ class LinkModel(Model):
         default=0,
         description="Time from the release of the channel to the arrival of the data (remat.instance/3).",
     )
-    ratio: Speed = Field(
+    ratio: Ratio = Field(
         default=1,
         description="Sent bytes per byte of a value, if the link compresses and the value has no ratio of its own "
         "(remat.instance/3).",
