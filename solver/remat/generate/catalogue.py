@@ -489,7 +489,7 @@ _CATALOGUE = (
             choice(
                 "checkpoints",
                 ("whole", "partitioned"),
-                "With --tensor: activations between layers on each device, whole or partitioned.",
+                "Activations between layers that devices run together: whole on each, or partitioned.",
             ),
             choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.", "bf16"),
             boolean("flash", True, "Tiled attention: no score matrices are stored."),

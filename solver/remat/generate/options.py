@@ -252,7 +252,7 @@ CHANGING = (
         "When parameters change (docs/reference/pipelines.md).",
     ),
     integer(
-        "update_every", None, "With --weights double: micro-batches between two updates (default: twice the devices)."
+        "update_every", None, "For double weights: micro-batches between two updates (default: twice the devices)."
     ),
 )
 COPIES = integer("copies", 1, "Maximum number of devices with a copy of one layer.")
