@@ -7,10 +7,10 @@ from tests.algorithms.parallel.pipeline.test_transfers import FLUSHING, OF_SAMPL
 from tests.oracles import referee
 
 PLAIN = {"bandwidth": 4}
-PACKED = {"bandwidth": 4, "ratio": 0.5, "codec": 8}
+PACKED = {"bandwidth": 2, "ratio": 0.25, "codec": 8}
 """A byte takes 1/8 + 1/8 = 1/4, like 4 bytes per unit of time."""
 
-FEW = ("1f1b", "chimera", "pipeoffload", "zb-h1")
+FEW = ("1f1b", "pipeoffload")
 NAMES = sorted({*FLUSHING, "auto"} - STREAMS - OF_SAMPLES - OF_TOKENS)
 LITTLE = {"pipe-search": {"moves": 200}, "pipe-exact": {"moves": 200}, "auto": {"moves": 200, "effort": 1}}
 
@@ -60,10 +60,10 @@ def test_every_algorithm_takes_the_time_of_compressed_transfers(name, host):
 
 
 def test_documents():
-    document = pipeline(PACKED, PACKED | {"ratio": 0.25})
+    document = pipeline(PACKED, PACKED | {"ratio": 0.5})
     machine = remat.show(document).machine
     rates = {(link.bandwidth, link.packed.ratio) for link in machine.links}
-    assert rates == {(4, 0.5), (16 / 3, 0.25)}
+    assert rates == {(4, 0.25), (8 / 3, 0.5)}
     built = remat.pipeline(
         forward_time=2,
         backward_time=2,
@@ -75,7 +75,7 @@ def test_documents():
         levels=[PACKED],
         micro_batches=4,
         copies=2,
-        host=PACKED | {"ratio": 0.25},
+        host=PACKED | {"ratio": 0.5},
         time_unit="unit",
         size_unit="unit",
     )

@@ -70,6 +70,28 @@ def test_a_period_that_suffices_only_for_the_ratio_of_the_link() -> None:
     assert remat.solve(slower).makespan == 9
 
 
+@pytest.mark.parametrize("cheap", [0, 1])
+def test_tasks_are_cut_where_the_value_compresses(cheap) -> None:
+    """Of two values of 8 bytes, one takes 3 to cross, the other 6: the task between them is on the other side of it."""
+    names, ratios = ["first", "middle", "last"], [0.25 if k == cheap else 1 for k in range(2)]
+    tasks = [
+        {"id": name, "time": 2, "reads": [f"v{k - 1}"] if k else [], "writes": [f"v{k}"] if k < 2 else []}
+        | {"first": {"on": ["pa"]}, "last": {"on": ["pb"]}}.get(name, {})
+        for k, name in enumerate(names)
+    ]
+    machine = copy.deepcopy(ROW["machine"])
+    machine["memories"], machine["processors"] = machine["memories"][:2], machine["processors"][:2]
+    machine["links"] = [link for link in machine["links"] if "c" not in (link["source"], link["target"])]
+    values = [{"id": f"v{k}", "size": 8, "ratio": ratio} for k, ratio in enumerate(ratios)]
+    document = {key: ROW[key] for key in ("schema", "kind", "units")}
+    document |= {"machine": machine, "values": values, "tasks": tasks}
+    for name in ("tarnawski-dp", "tarnawski-ip"):
+        assert remat.solve(document | {"stream": 2}, algorithm=name).makespan == 4, name
+    # Of five samples, four have the middle on the better side: the wire is busy for 4 * 3 + 6, a device for 5 * 2 + 8.
+    assert remat.solve(document | {"stream": 2}, algorithm="placement-replicated").makespan == 18 / 5
+    assert remat.solve(document, algorithm="tarnawski-latency").makespan == 2 + 2 + 2 + 3
+
+
 def compressed(chance, document):
     """Let links compress, and values have ratios; all sizes grow fourfold, so that many times remain whole."""
     for link in document["machine"]["links"]:
@@ -103,7 +125,7 @@ def put_before_both(seed):
         first = False
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_both_judges_agree(seed):
     put_before_both(seed)
 
@@ -139,7 +161,7 @@ def no_placement_is_quicker(seed):
     return True
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_placement_is_quicker(seed):
     no_placement_is_quicker(seed)
 
