@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from remat.plugin.context import Progress
     from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
+    from remat.schedule.document import Copy, Drop, Run
     from remat.solving.asynchronous import solve_async
     from remat.solving.decisions.stages import StageDecision, StageDecisions
     from remat.solving.decisions.values import Decision, Decisions
@@ -71,10 +72,12 @@ _HOME = {
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
     "Comparison": "remat.comparing.comparison",
+    "Copy": "remat.schedule.document",
     "Curve": "remat.solving.questions.curves",
     "DagInstance": "remat.instance",
     "Decision": "remat.solving.decisions.values",
     "Decisions": "remat.solving.decisions.values",
+    "Drop": "remat.schedule.document",
     "Facts": "remat.solving.facts",
     "Instance": "remat.instance",
     "InstanceError": "remat.errors",
@@ -90,6 +93,7 @@ _HOME = {
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.solving.result",
+    "Run": "remat.schedule.document",
     "StageDecision": "remat.solving.decisions.stages",
     "StageDecisions": "remat.solving.decisions.stages",
     "Status": "remat.plugin.proposal",
@@ -134,10 +138,12 @@ __all__ = [
     "ChainInstance",
     "ClaimError",
     "Comparison",
+    "Copy",
     "Curve",
     "DagInstance",
     "Decision",
     "Decisions",
+    "Drop",
     "Facts",
     "Instance",
     "InstanceError",
@@ -153,6 +159,7 @@ __all__ = [
     "RematError",
     "Report",
     "Result",
+    "Run",
     "StageDecision",
     "StageDecisions",
     "Status",

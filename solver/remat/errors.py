@@ -135,6 +135,7 @@ def checked_call(
         further = () if more is None else tuple(more.__annotations__)
         known = frozenset((*named, *further))
         optional = code.co_argcount - len(function.__defaults__ or ())
+        without = {key for key, default in (function.__kwdefaults__ or {}).items() if default is None}
         required = {*named[:optional], *named[code.co_argcount :]} - (function.__kwdefaults__ or {}).keys()
 
         @wraps(function)
@@ -149,7 +150,7 @@ def checked_call(
                 message, argument = _unbound(function, named[: code.co_argcount], len(arguments), keywords)
                 raise _error(error, message, argument)
             if error is OptionError:
-                _check_types(given)
+                _check_types({key: one for key, one in given.items() if one is not None or key not in without})
             return function(*arguments, **keywords)
 
         return call

@@ -20,7 +20,7 @@ from remat.instance.chain import Stage
 from remat.instance.cluster import ClusterModel
 from remat.instance.layers import Layer
 from remat.instance.lowering import lower
-from remat.instance.tasks import Task
+from remat.instance.tasks import Task, Value
 from tests.building.builder_calls import builder_call, is_column
 from tests.instance import documents
 from tests.test_calls import keywords_of
@@ -534,9 +534,37 @@ def test_every_field_of_a_document_is_an_argument(kind):
     fields = {of_instances.get(key, key) for key in instance.model_fields}
     if kind in ROWS:
         fields |= {of_rows.get(key, key) for key in ROWS[kind].model_fields}
+    if kind == "dag":
+        fields |= set(Value.model_fields) - {"id", "shape", "dtype"}  # value_names, and annotations
     if kind == "pipeline":  # the machine follows from the cluster
         fields |= set(ClusterModel.model_fields)
     assert fields - known == set()
+
+
+def test_ratios_are_a_column_of_values():
+    """In every form of a graph; a scalar is for all values, and None is the link's ratio."""
+    tasks = [
+        {"id": "t0", "time": 1, "writes": ["t0"]},
+        {"id": "t1", "time": 1, "reads": ["t0"], "writes": ["t1"]},
+    ]
+    common = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks}
+    digests = {}
+    for name, ratios in (("one", [0.25, None]), ("all", [0.5, 0.5]), ("none", [None, None])):
+        values = [{"id": f"t{k}", "size": 4, "ratio": ratio} for k, ratio in enumerate(ratios)]
+        digests[name] = digest(remat.load(common | {"values": values}))
+    graph = nx.DiGraph([("t0", "t1")])
+    nx.set_node_attributes(graph, {"t0": 0.25, "t1": None}, "packs")
+    lists = {"reads": [[], ["t0"]], "writes": [["t0"], ["t1"]], "value_names": ["t0", "t1"]}
+    for ratio, name in (([np.float64(0.25), None], "one"), (np.array([0.5, 0.5]), "all"), (0.5, "all")):
+        assert digest(remat.dag([(0, 1)], time=1, size=[4, 4], ratio=ratio)) == digests[name]
+        assert digest(remat.dag(**lists, time=1, size=[4, 4], ratio=ratio)) == digests[name]
+    assert digest(remat.dag(graph, time=1, size=4, ratio="packs")) == digests["one"]
+    assert digest(remat.dag(**lists, time=1, size=4, ratio={"t0": 0.25, "t1": None})) == digests["one"]
+    assert digest(remat.dag(**lists, time=1, size=4)) == digests["none"]
+    with pytest.raises(InstanceError, match=r"^ratio\[1\]: 1.5 is out of range; it is more than 0 and at most 1$"):
+        remat.dag([(0, 1)], time=1, size=4, ratio=[None, 1.5])
+    with pytest.raises(InstanceError, match=r"^ratio: 1 entries, and 2 are expected$"):
+        remat.dag([(0, 1)], time=1, size=[4, 4], ratio=[0.5])
 
 
 def test_tensors_and_origins_are_columns():

@@ -4,7 +4,7 @@ import json
 
 from tests.fuzz.kinds import adjoints, chains, graphs, large, pipelines
 from tests.fuzz.kinds.figures import Draw
-from tests.fuzz.kinds.machines import shuffle
+from tests.fuzz.kinds.machines import compress, shuffle
 
 KINDS = ("chain", "adjoint", "dag", "tree", "join", "pipeline")
 
@@ -117,5 +117,6 @@ def document(seed, form=None):
         draw.seldom(drawn, 5, static_memory=draw.size)
     draw.seldom(drawn, 5, units=lambda: draw.pick([{"time": "unit", "memory": "unit"}, {"time": "ms"}, {"time": "ns"}]))
     draw.seldom(drawn, 10, name=lambda: draw.pick(["a", "två minnen", 'a "name"']))
+    compress(Draw(f"compress {seed}"), drawn)
     shuffle(draw, drawn)
     return json.loads(json.dumps(drawn)), form  # no two parts of it are one object

@@ -204,7 +204,9 @@ def _is_periodic(schedule):
 
 def _only_whole(machine):
     """Whether whole times stay whole on a machine, for every run and transfer."""
-    moves = all(link.bandwidth in (None, 1) and type(link.latency + link.delay) is int for link in machine.links)
+    links = machine.links
+    moves = all(link.bandwidth in (None, 1) and type(link.latency + link.delay) is int for link in links)
+    moves = moves and not any(link.packed for link in links)
     return moves and all(processor.speed == 1 for processor in machine.processors)
 
 

@@ -318,9 +318,10 @@ def pipelines(draw):
         }
         devices.append({"name": f"d{number}"} | draw(st.fixed_dictionaries({}, optional=optional)))
         types.append(devices[-1].get("type", f"d{number}"))
-    level = st.fixed_dictionaries(
-        {}, optional={"bandwidth": st.one_of(st.none(), st.integers(1, 9)), "latency": TIMES, "delay": TIMES}
-    )
+    packing = {"ratio": st.sampled_from([1, 0.5, 0.3]), "codec": st.sampled_from([None, 7, 1.5])}
+    packing = packing if draw(FLAGS) else {}
+    rates = {"bandwidth": st.one_of(st.none(), st.integers(1, 9)), "latency": TIMES, "delay": TIMES}
+    level = st.fixed_dictionaries({}, optional=rates | packing)
     document["cluster"] = {"devices": devices}
     if draw(FLAGS):
         sizes = draw(st.sampled_from([[], [1], [2], [2, 4], [3, 6]]))

@@ -148,7 +148,10 @@ class _Space:
             if link.source == link.target:
                 continue
             for value, size in self.graph.values.items():
+                own = self.graph.ratios.get(value)
                 sent = 0 if link.bandwidth is None else Fraction(size) / Fraction(link.bandwidth)
+                if own is not None and link.packed is not None:
+                    sent = size * link.per_byte(own)
                 ends = self._bit(value, link.source), self._bit(value, link.target)
                 added = tuple(size if memory == link.target else 0 for memory in self.memories)
                 yield _Step(Fraction(link.latency) + sent, frozenset([link.channel]), *ends, added=added)

@@ -106,7 +106,7 @@ def _loads(graph, machine, where):
     memories = {name: {machine.processors[p] for p in processors} for name, processors in where.items()}
     hub = _hub(machine)
     sent = []
-    for value, size in graph.values.items():
+    for value in graph.values:
         makers = [name for name, task in graph.tasks.items() if value in task.writes]
         made = set().union(*(memories[name] for name in makers)) if makers else set()
         read = set().union(*(memories[name] for name, task in graph.tasks.items() if value in task.reads))
@@ -115,18 +115,19 @@ def _loads(graph, machine, where):
             continue
         if hub is None:
             sent.append([[(one, target) for target in sorted(missing)] for one in sorted(made)])
-            sent[-1] = [(size, ways) for ways in sent[-1]]
+            sent[-1] = [(value, ways) for ways in sent[-1]]
             continue
         into = [(hub, target) for target in sorted(missing) if target != hub]
         out = [[]] if hub in made else [[(one, hub)] for one in sorted(made)]
-        sent.append([(size, leaving + into) for leaving in out])
+        sent.append([(value, leaving + into) for leaving in out])
     for chosen in itertools.product(*sent):
         loads = dict(own)
-        for size, ways in chosen:
+        for value, ways in chosen:
             for source, target in ways:
                 link = machine.link(source, target)
+                took = Fraction(link.duration(graph.values[value], graph.ratios.get(value)))
                 for resource in dict.fromkeys((link.channel, *link.also)):
-                    loads[resource] = loads.get(resource, 0) + Fraction(link.duration(size))
+                    loads[resource] = loads.get(resource, 0) + took
         yield loads
 
 

@@ -26,12 +26,15 @@ SuperNeurons 2018; Capuchin 2020; Beaumont et al. 2020; Beaumont et al. 2021 (PO
 M6-10T 2021; ZeRO-Offload 2021; ZeRO-Infinity 2021; ZeRO activation checkpoints 2020;
 model parallelism 2012; plain data parallelism; tensor parallelism (Megatron); GPipe; PipeDream; PipeDream-2BW; DAPPLE;
 PipeMare; SpecTrain, XPipe; Megatron interleaved; GEMS; Chimera; TeraPipe; Varuna; FTPipe; HetPipe; Pipe-torch; Piper;
-PipePar; TAPP; Tarnawski et al. 2020; MadPipe; Beaumont et al. 2021; partition by even weights;
-partition by Megatron's heuristic; partition by Chimera's brute force; zero bubble; DualPipe, DualPipeV; PipeOffload;
+PipePar; TAPP; Tarnawski et al. 2020; MadPipe; Beaumont et al. 2021; zero bubble; DualPipe, DualPipeV; PipeOffload;
 OptPipe; ZeRO 1-3; FSDP; DeepSpeed; Adam, 8-bit, 4-bit optimizers; CPU optimizer; fused optimizer; 1-bit Adam;
 Aji & Heafield; QSGD; sign SGD; PowerSGD; GradZip; GRACE; LARS, LAMB; Few-bit Backward; randomised linear layers;
 tensorised embeddings; approximate gradients;
-Table 1; Table 2; Table 3; Table 4; Table 5; Table 6; Table 3: tensors in GPU cache; roofline model;
+Table 1: rematerialisation; Table 1: offloading of activations; Table 1: offloading of weights;
+Table 1: offloading of optimizer states; Table 1: data parallelism, plain and sharded;
+Table 1: model and pipeline parallelism; Table 1: states of 8 bits; Table 2; Table 3: tensors in GPU cache;
+Table 4: partition by even weights; Table 4: partition by Megatron's heuristic;
+Table 4: partition by Chimera's brute force; Table 5; Table 6; roofline model;
 Liu 1986; Liu 1987; Jacquelin et al. 2011, MinMem; Jacquelin et al. 2011, MinIO; Agullo et al. 2010; Agullo et al. 2016;
 Marchal et al. 2013; Kayaaslan et al. 2018; Aupy et al. 2017; proportional mapping; pebble game; StarPU; OmpSs, StarSs;
 PaRSEC, DAGuE; Xkaapi; ONNX Runtime; ONNC

@@ -19,6 +19,7 @@ GRAPH = remat.dag(
     time_unit="unit",
     size_unit="unit",
 )
+TWO = remat.device(link=4)
 STEPS = [{"run": "a"}, {"run": "b", "drop": ["va"]}, {"run": "a"}, {"run": "c", "drop": ["va", "vb"]}]
 
 
@@ -27,6 +28,26 @@ def test_steps_alone_are_a_schedule(form):
     report = remat.verify(GRAPH, form(STEPS))
     assert report.ok
     assert (report.makespan, report.recompute_time, report.peak_memory) == (7, 1, {"memory": 18})
+
+
+def test_steps_of_results_are_a_schedule():
+    """Runs, copies and drops as `result.steps` has them, or made by hand."""
+    mine = [remat.Run("a"), remat.Run("b", drop=("va",)), remat.Run("a"), remat.Run("c", drop=("va", "vb"))]
+    for form in (list, tuple):
+        reports = [remat.verify(GRAPH, form(steps)) for steps in (mine, STEPS)]
+        assert [(one.ok, one.makespan, one.peak_memory) for one in reports] == [(True, 7, {"memory": 18})] * 2
+    assert list(remat.schedule_of(GRAPH, mine).steps) == list(remat.schedule_of(GRAPH, STEPS).steps)
+    assert remat.verify(GRAPH, [*mine[:1], STEPS[1], *mine[2:]]).ok
+    chain = remat.chain(forward_time=[1, 1, 2], backward_time=2, output_size=4, input_size=4, machine=TWO)
+    solved = remat.solve(chain, algorithm="vdnn-all")
+    assert {type(step) for step in solved.steps} == {remat.Run, remat.Copy, remat.Drop}
+    expected = remat.verify(chain, solved)
+    for steps in (solved.steps, list(solved.steps), [replace(step, start=None) for step in solved.steps]):
+        report = remat.verify(chain, steps)
+        assert report.ok
+        assert (report.makespan, report.peak_memory) == (expected.makespan, expected.peak_memory)
+    part = [remat.Run("a"), remat.Drop(("va",), "memory", after=(0,)), remat.Run("a", start=None), *mine[1:]]
+    assert remat.verify(GRAPH, part).recompute_time == 2
 
 
 def test_steps_may_have_numbers_of_numpy():
@@ -91,8 +112,9 @@ def test_violations_name_the_step():
 
 
 def test_steps_alone_are_a_warm_start():
-    result = remat.solve(GRAPH, warm_start=STEPS, algorithm="keep-all")
-    assert result.makespan == 6
+    for steps in (STEPS, remat.schedule_of(GRAPH, STEPS).steps):
+        result = remat.solve(GRAPH, warm_start=steps, algorithm="keep-all")
+        assert result.makespan == 6
 
 
 @pytest.mark.parametrize("steps", [[3], ["a"], [{"start": 1}], [{"run": "a", "begin": 0}]])

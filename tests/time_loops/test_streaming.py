@@ -1,6 +1,7 @@
 """Streamed schedules are the solved ones, step by step, in little memory."""
 
 import tracemalloc
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 
@@ -234,6 +235,26 @@ def test_a_cheap_disk_is_written_to_and_a_dear_one_is_not():
     assert remat.stream(loop(10**9, ram(4))).algorithm.name == "revolve"
 
 
+@pytest.mark.parametrize("algorithm", [None, "auto"])
+@pytest.mark.parametrize("levels", [[ram(2)], [ram(2), DISK | {"channel": "dma"}]])
+def test_unequal_steps_are_streamed(algorithm, levels):
+    document = loop([{"forward_time": 1 + k % 3, "state_size": 1 + k % 2} for k in range(9)], *levels)
+    with nullcontext() if len(levels) == 1 else pytest.warns(UserWarning, match="leaves 'disk' unused"):
+        plan = remat.stream(document, algorithm=algorithm)
+    assert plan.algorithm.name == "treeverse"
+    assert list(plan) == [replace(step, start=None) for step in remat.solve(document, algorithm="treeverse").steps]
+
+
+@pytest.mark.parametrize("levels", [[ram(4)], [ram(4), DISK], [ram(4), DISK | {"slots": 2}]])
+@pytest.mark.parametrize("steps", [95, 10**9])
+def test_auto_chooses_like_the_default(steps, levels):
+    document = loop(steps, *levels)
+    default, auto = remat.stream(document), remat.stream(document, algorithm="auto")
+    assert auto.algorithm is default.algorithm
+    assert list(islice(auto, 200)) == list(islice(default, 200))
+    assert refusal(document, algorithm="auto", options={"period": 3}).startswith("options: auto has no options here")
+
+
 def test_levels_that_stay_unused_are_named():
     for steps in (50, 10**9):
         with pytest.warns(UserWarning, match=r"\(revolve\) leaves 'disk' unused; remat.solve looks for one") as caught:
@@ -282,7 +303,8 @@ def test_what_cannot_be_streamed():
     assert "did you mean 'revolve'" in refusal(loop(5), algorithm="revolv")
     assert "has no options" in refusal(loop(5), options={"slots": 3})
     steps = [{"forward_time": 1}, {"forward_time": 2}, {"forward_time": 1}]
-    assert "revolve needs steps of equal forward time" in refusal(loop(5) | {"steps": steps})
+    assert "revolve needs steps of equal forward time" in refusal(loop(5) | {"steps": steps}, algorithm="revolve")
+    assert "revolve needs steps of equal forward time" in refusal(loop(5, ram(0)) | {"steps": steps})
     with pytest.raises(remat.InstanceError, match="number of steps"):
         remat.stream(loop(0))
     with pytest.raises(OptionError, match="unknown memory 'tape'"):

@@ -1,5 +1,7 @@
 """Drawn task graphs that are run for one sample after the other, and patterns for them."""
 
+import math
+
 from remat.instance import load
 from remat.instance.lowering import machine_of, samples_of
 from remat.placement import place_stream
@@ -101,7 +103,7 @@ def spoilt(chance, schedule):
     entry = chance.choice(pattern)
     match chance.randrange(4):
         case 0:
-            entry["start"] = chance.randrange(period)
+            entry["start"] = chance.randrange(math.ceil(period))
         case 1:
             entry["shift"] = max(0, entry["shift"] + chance.choice([-1, 1]))
         case 2:

@@ -256,4 +256,5 @@ def _branch(number: int, given: ChainInstance | Mapping[str, Any], document: Map
     if wrong:
         raise InstanceError("a join has this for all its chains; give it to remat.join", f"{at}.{wrong[0]}")
     found: dict[str, Any] = {"input_size": given.input_size, "stages": own["stages"]}
-    return found | ({"name": given.name} if given.name else {})
+    ratio = {} if given.input_ratio is None else {"input_ratio": given.input_ratio}
+    return found | ratio | ({"name": given.name} if given.name else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 import numpy as np
@@ -70,6 +70,9 @@ class DagArguments(Common, total=False):
         ``forward``, ``loss`` or ``backward``.
     energy : column
         Energy of one run of each task, in any one unit. Like `time`, it may be given by type of processor.
+    ratio : column
+        Bytes that a link with compression sends for each byte of a value, with one entry for each value like `size`.
+        Default, and for None: the link's ratio.
     on : column
         Names of the processors on which a task may run: a name, a list of names, or None for any.
     parallel : column of dict
@@ -93,6 +96,7 @@ class DagArguments(Common, total=False):
     once: Column
     phase: Column
     energy: Column
+    ratio: Column
     on: Column
     parallel: Column
     parts: Column
@@ -169,6 +173,7 @@ def dag(
     shape = _shape_of(graph, (reads, writes), time, size, (names, value_names), values)
     if not len(shape.tasks):
         raise InstanceError("there are no tasks", "graph" if reads is None else "reads")
+    shape, ratios = _with_ratios(shape, given.get("ratio"))
     own |= {"time": time, "size": size}
     further = _further(shape, own, types_of(document.get("machine")))
     columns = _columns(shape, own, units_of(document))
@@ -178,8 +183,8 @@ def dag(
     document["outputs"] = places.listed("outputs", outputs)
     document["pinned_inputs"] = [place["value"] for place in places.listed("pinned_inputs", pinned_inputs)]
     rules = _RULES if shape.edges is None else _GRAPH_RULES
-    if further:
-        return cast("DagInstance", build(document | lists_of(columns, further), rules))
+    if further or ratios:
+        return cast("DagInstance", build(document | lists_of(columns, further, ratios), rules))
     return _built(document, columns, rules)
 
 
@@ -196,6 +201,12 @@ def _shape_of(graph: Any, lists: tuple[Any, Any], time: Any, size: Any, named: t
     if values is None:
         return _of_tasks(graph, time, size, names, value_names)
     return _of_both(graph, values)
+
+
+def _with_ratios(shape: _Shape, given: Any) -> tuple[_Shape, dict[int, Any]]:
+    """Return the ratios of values, and a shape that lists its values if there are any: only listed ones have ratios."""
+    ratios = fields("ratio", shape.of_values("ratio", given), len(shape.values))
+    return replace(shape, declares=shape.declares and not ratios), ratios
 
 
 def _further(shape: _Shape, own: dict[str, Any], types: frozenset[str]) -> dict[str, dict[int, Any]]:

@@ -124,14 +124,16 @@ def _named(part: Any, names: Sequence[str]) -> Any:
     return part | {key: [name(value) for value in listed_values] for key, listed_values in accesses.items()}
 
 
-def lists_of(columns: GraphColumns, more: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
-    """Return the lists of a document whose tasks have further fields.
+def lists_of(columns: GraphColumns, more: Mapping[str, Mapping[int, Any]], ratios: Mapping[int, Any]) -> dict[str, Any]:
+    """Return the lists of a document whose tasks or values have further fields.
 
     Parameters
     ----------
     columns : GraphColumns
     more : mapping
         Key of a task -> row -> entry, which replaces that of the columns.
+    ratios : mapping
+        Compression ratio of a value, by its row.
     """
     tasks = [task.model_dump(mode="json", by_alias=True, exclude_defaults=True) for task in Tasks(columns)]
     for key, rows in more.items():
@@ -143,4 +145,6 @@ def lists_of(columns: GraphColumns, more: Mapping[str, Mapping[int, Any]]) -> di
             raise InstanceError(wrong, f"parts[{index}]")
         tasks[index].pop("writes")
     values = [value.model_dump(mode="json", by_alias=True, exclude_defaults=True) for value in Values(columns)]
+    for index, ratio in ratios.items():
+        values[index]["ratio"] = ratio
     return {"tasks": tasks, "values": values}

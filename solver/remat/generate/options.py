@@ -31,14 +31,14 @@ class Parameter:
     name : str
         As in Python; the command line writes ``_`` as ``-``.
     type : {"int", "float", "str", "bool", "size", "rate"}
-        A size is an integer, a rate a number of bytes/s; whoever reads text (``2GiB``, ``12GB/s``) turns it into one.
+        A size is an integer, and a rate a number of bytes/s; the command line converts texts (``2GiB``, ``12GB/s``).
     default : int, float, str, bool or None
-        None: left to the generator, which says what it then takes.
+        None: the generator chooses, as `help` says.
     help : str
     choices : tuple of str
-        Empty where any value of the type may be tried.
+        Empty if all values of the type are allowed.
     aliases : tuple of str
-        Other names of it on the command line, written as `name` is.
+        Other names on the command line, written like `name`.
     """
 
     name: str
@@ -115,7 +115,7 @@ def choice(name: str, choices: tuple[str, ...], text: str, default: str | None =
 PRESETS = ("gpt2-small", "gpt2-xl", "llama-7b-like", "llama-70b", "bert-large")
 """Transformers whose hyper-parameters are known."""
 
-PRESET = choice("preset", PRESETS, "Source of hyper-parameters that are not given.")
+PRESET = choice("preset", PRESETS, "Model that supplies the hyper-parameters that are not given.")
 SHAPE = (
     integer("layers", None, "Number of blocks."),
     integer("hidden", None, "Width of the residual stream."),
@@ -123,29 +123,34 @@ SHAPE = (
     integer("sequence", None, "Tokens per sequence."),
     integer("vocabulary", None, "Size of the vocabulary."),
     replace(
-        integer("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
+        integer("feedforward", None, "Inner width of the MLP (default: from the preset, or 4 x hidden)."),
         aliases=("ffn",),
     ),
     replace(
-        integer("key_heads", None, "Heads of keys and values, which queries share (default: the preset's)."),
+        integer("key_heads", None, "Heads of keys and values, shared by queries (default: from the preset)."),
         aliases=("kv_heads",),
     ),
-    boolean("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
+    boolean("dropout", None, "Save dropout masks (default: from the preset)."),
 )
 SIXTEEN = choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16")
 FLASH = boolean("flash", True, "Tiled attention: no score matrices are stored.")
 HOST = (
     rate("link", 12e9, "Bandwidth between device and host."),
-    number("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
+    number("host_speed", 0.0625, "Speed of updates at the host, relative to the device."),
 )
 OPTIMIZER = choice(
     "optimizer",
     ("adam", "adam8", "momentum", "adafactor", "sgd", "none"),
-    "Bytes per parameter in 16-bit training, with its gradient: 16, 10, 12, 8, 4 or 4 (docs/reference/weights.md).",
+    "Optimizer; parameters, gradients and states take 16, 10, 12, 8, 4 or 4 bytes per parameter in 16-bit training "
+    "(docs/reference/weights.md).",
 )
 SUMS = (
-    boolean("master", None, "Whether states hold a copy of 16-bit parameters (default: if there are states)."),
-    choice("accumulation", ("same", "fp32"), "Type in which gradients are added up: the parameters', or fp32."),
+    boolean(
+        "master", None, "Optimizer states contain an fp32 copy of 16-bit parameters (default: if there are states)."
+    ),
+    choice(
+        "accumulation", ("same", "fp32"), "Type in which gradients are accumulated: that of the parameters, or fp32."
+    ),
 )
 STATES = (
     OPTIMIZER,
@@ -153,49 +158,59 @@ STATES = (
     choice(
         "parameters",
         ("static", "none", "device", "host", "nvme", "any"),
-        "Parameters as static memory, left out, or as values in this memory; any: the schedule chooses.",
+        "Parameters as static memory, omitted, or as values in this memory; any: the schedule chooses.",
     ),
-    boolean("frozen", False, "Static parameters are not trained: no gradients, no states."),
+    boolean("frozen", False, "Static parameters are frozen: no gradients, no optimizer states."),
     choice("states", ("host", "device", "nvme", "any"), "Memory of optimizer states, if parameters are values."),
     *HOST,
-    rate("nvme", 3e9, "Bandwidth between host and NVMe, if NVMe holds values."),
+    rate("nvme", 3e9, "Bandwidth between host and NVMe, if values are on NVMe."),
     integer("data", 1, "Data-parallel ranks; times and sizes are those of one rank."),
     integer("zero", 0, "ZeRO stage: ranks partition 1 optimizer states, 2 also gradients, 3 also parameters."),
     size("bucket", 0, "Bytes of gradients that ranks exchange together."),
-    rate("network", 25e9, "Bandwidth from a rank to the next."),
+    rate("network", 25e9, "Bandwidth from each rank to the next."),
     number("network_latency", 0.0, "Seconds of latency for each message between ranks."),
-    integer("staleness", None, "Endless steps, this many updates behind (docs/reference/weights.md)."),
+    integer(
+        "staleness",
+        None,
+        "Repeat steps without end, with parameters that are this many updates old (docs/reference/weights.md).",
+    ),
 )
 DEVICE = (
-    choice("device", tuple(devices()), "Device whose peak rates count.", DEFAULT),
-    number("flops", None, "FLOP/s (default: the device's for the dtype)."),
-    rate("bandwidth", None, "Memory bandwidth (default: the device's)."),
+    choice("device", tuple(devices()), "Device whose peak rates determine the times.", DEFAULT),
+    number("flops", None, "FLOP/s (default: of the device for the dtype)."),
+    rate("bandwidth", None, "Memory bandwidth (default: of the device)."),
 )
 STEP = (
     integer("batch", 1, "Sequences in a micro-batch."),
-    integer("micro_batches", 1, "Forwards and backwards before the parameters change."),
+    integer("micro_batches", 1, "Micro-batches between two updates of the parameters."),
     SIXTEEN,
     FLASH,
-    choice("parameters", ("none", "static", "host"), "Left out, static memory, or values at the host."),
+    choice(
+        "parameters",
+        ("none", "static", "host"),
+        "Leave parameters out, count them as static memory, or make them values at the host.",
+    ),
     Parameter(
         "gradients",
         "str",
         None,
-        "Drop gradients, or add them up over micro-batches (default with parameters at the host: accumulate).",
+        "Drop gradients, or accumulate them over micro-batches (default with parameters at the host: accumulate).",
         ("none", "accumulate"),
     ),
-    choice("optimizer", ("adam", "sgd", "none"), "Optimizer whose states updates read, if parameters are at the host."),
+    choice(
+        "optimizer", ("adam", "sgd", "none"), "Optimizer whose states the updates read, if parameters are at the host."
+    ),
     *HOST,
     *DEVICE,
 )
-SEED = integer("seed", 0, "Seed of the draws, at least 0.")
-UNITS = choice("units", ("unit", "si"), "Plain units, or seconds and bytes.")
+SEED = integer("seed", 0, "Random seed, at least 0.")
+UNITS = choice("units", ("unit", "si"), "Abstract units, or seconds and bytes.")
 TASK_COUNT = integer("nodes", 100, "Number of tasks (with training, of the forward graph).")
 LISTED = choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer.")
 DTYPE = choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
-KEEP = boolean("keep_gradients", True, "Keep the weights' gradients resident to the end.")
+KEEP = boolean("keep_gradients", True, "Keep the gradients of the weights until the end.")
 TRAINED = (DTYPE, KEEP, *DEVICE)
-INPUT_GRADIENT = boolean("input_gradient", True, "Whether the gradient of the chain's input is wanted.")
+INPUT_GRADIENT = boolean("input_gradient", True, "Compute the gradient of the chain's input.")
 STORAGE = (
     Parameter("storage", "str", "", "Checkpoint levels, as in 'ram:slots=10;disk:bandwidth=2e9,write_time=1'."),
     Parameter("initial_state", "str", "live", "'live', or the level that also holds the first state."),
@@ -208,7 +223,7 @@ SIZES = (
     size("min_size", 1, "Smallest size."),
     size("max_size", 5000, "Largest size."),
 )
-ZERO = number("zero_probability", 0.0, "Probability that a drawn figure is 0.")
+ZERO = number("zero_probability", 0.0, "Probability that a drawn time or size is 0.")
 TASKS = (
     *TIMES,
     *SIZES,
@@ -226,7 +241,7 @@ PIPELINE = (
 LINKS = (
     Parameter("link", "str", "300GB/s", "Bandwidth in each direction between two devices of a node."),
     Parameter("latency", "str", "0s", "Latency of each transfer."),
-    integer("node", None, "Devices of a node (default: all are of one)."),
+    integer("node", None, "Devices in a node (default: all)."),
     Parameter("network", "str", "25GB/s", "Bandwidth in each direction between devices of different nodes."),
     Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
 )
@@ -236,10 +251,12 @@ CHANGING = (
         ("flush", "stash", "double", "single", "predicted"),
         "When parameters change (docs/reference/pipelines.md).",
     ),
-    integer("update_every", None, "For double: micro-batches between two changes (default: twice the devices)."),
+    integer(
+        "update_every", None, "For double weights: micro-batches between two updates (default: twice the devices)."
+    ),
 )
-COPIES = integer("copies", 1, "Largest number of devices with a copy of one layer.")
-EXCHANGE = choice("exchange", ("none", "ring"), "How copies add up their gradients: not counted, or in a ring.")
+COPIES = integer("copies", 1, "Maximum number of devices with a copy of one layer.")
+EXCHANGE = choice("exchange", ("none", "ring"), "Sum of the gradients of copies: not counted, or in a ring.")
 TRANSFERS = choice(
     "transfers",
     ("overlap", "blocking", "rendezvous", "grouped"),
@@ -248,7 +265,7 @@ TRANSFERS = choice(
 NODES = integer("nodes", 1000, "Number of nodes.")
 FRONTS = (
     choice("ordering", ("nd", "natural"), "Geometric nested dissection, or row by row."),
-    integer("relax", 0, "Merge children into nodes that eliminate at most this number of columns."),
+    integer("relax", 0, "Merge children into nodes that eliminate at most this many columns."),
 )
 WEIGHTS = (
     size("min_output", 1, "Smallest output size."),
@@ -270,7 +287,7 @@ def sides(*names: str, default: int = 50) -> tuple[Parameter, ...]:
 def images(edge: int, which: str) -> tuple[Parameter, ...]:
     """Return what networks for images have in common."""
     return (
-        integer("image", edge, f"Edge of the images in pixels, {which}."),
+        integer("image", edge, f"Edge length of the images in pixels, {which}."),
         integer("batch", 32, "Images in a batch."),
         integer("classes", 1000, "Number of classes."),
     )

@@ -128,7 +128,7 @@ def _arranged(layer: dict[str, Any], skips: bool, branches: int) -> list[dict[st
 
 
 def _mirrored(layer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return equal layers one by one, those of the second half reading their mirror images, too."""
+    """Return equal layers one by one; those of the second half also read the mirrored layer of the first half."""
     count = layer["repeat"]
     each = [{"name": f"layer{k}"} | layer | {"repeat": 1} for k in range(1, count + 1)]
     for k in range(count // 2 + 1, count):

@@ -82,6 +82,11 @@ class Samples:
             once=np.repeat(graph.once, count),
             inputs=tuple(self._moved(graph.inputs)),
             outputs=tuple(self._moved(graph.outputs)),
+            ratios={
+                copy: ratio
+                for value, ratio in graph.ratios.items()
+                for copy in self.values(np.full(count, value), np.arange(count)).tolist()
+            },
             pinned=frozenset(int(self.first[value]) for value in graph.pinned),
             placeable=tuple(Placeable(int(self.first[one.value]), one.copies) for one in graph.placeable),
             times=None if graph.times is None else np.repeat(graph.times, count, axis=1),

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.data_parallel import ShardingModel
-from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Speed, Time, check_total, fail
+from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Ratio, Size, Time, check_total, fail
 from remat.instance.machine import ANY, MachineModel
 from remat.instance.tasks import Origin
 from remat.messages import brief
@@ -68,8 +68,8 @@ class Stage(Model):
     optimizer_size: Size = 0
     update_time: Time = 0
     repeat: Count = 1
-    output_ratio: Speed | None = None
-    saved_ratio: Speed | None = None
+    output_ratio: Ratio | None = None
+    saved_ratio: Ratio | None = None
     origin: Annotated[tuple[Origin, ...], Field(max_length=MOST_OPERATORS)] = ()
 
     @property
@@ -163,7 +163,7 @@ class ChainInstance(BaseInstance):
     since_3 = frozenset(["input_ratio", "sharding", "staleness"])
     kind: Literal["chain"] = "chain"
     input_size: Size = Field(description="Bytes of the input of the first stage.")
-    input_ratio: Speed | None = Field(
+    input_ratio: Ratio | None = Field(
         default=None,
         description="Bytes that a link with compression sends per byte of the input; null: the ratio of the link.",
     )

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from remat.graph.machine import Link, Machine, Memory, Processor
-from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Time, fail
+from remat.instance.fields import Bandwidth, Count, Model, Name, Ratio, Size, Time, fail
+from remat.instance.machine import packed_of
 
 MOST_DEVICES = 256
 
@@ -31,12 +32,9 @@ class DeviceModel(Model):
         return self.type or self.name
 
 
-class LevelModel(Model):
-    """Link speed between devices whose smallest common group has this level."""
+class ConnectionModel(Model):
+    """Speed of the links of one kind, in each direction."""
 
-    devices: Count | None = Field(
-        default=None, description="Number of devices of a group, in listed order; null (last level): all."
-    )
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time in each direction; null: unlimited.")
     latency: Time = Field(
         default=0, description="Time for which each transfer occupies its link, in addition to size/bandwidth."
@@ -45,26 +43,43 @@ class LevelModel(Model):
         default=0,
         description="Time from the release of the link to the arrival of the data.",
     )
+    ratio: Ratio = Field(default=1, description="Sent bytes per byte of a value, if the links compress.")
+    codec: Bandwidth = Field(
+        default=None,
+        description="Bytes per time that a link compresses and decompresses while it is occupied; null: no time.",
+    )
+
+    def link(self, source: int, target: int, channel: str, also: tuple[str, ...] = ()) -> Link:
+        """Return a link between two memories."""
+        packed = packed_of(self.bandwidth, self.ratio, self.codec)
+        return Link(
+            source=source,
+            target=target,
+            bandwidth=self.bandwidth if packed is None else packed.through,
+            latency=self.latency,
+            delay=self.delay,
+            channel=channel,
+            also=also,
+            packed=packed,
+        )
+
+
+class LevelModel(ConnectionModel):
+    """Link speed between devices whose smallest common group has this level."""
+
+    devices: Count | None = Field(
+        default=None, description="Number of devices of a group, in listed order; null (last level): all."
+    )
 
 
 HOST = "host"
 """Name of the host memory."""
 
 
-class HostModel(Model):
+class HostModel(ConnectionModel):
     """A memory with a link to and from each device, in which nothing runs."""
 
     memory: Size | None = Field(default=None, description="Capacity in bytes; null: unbounded.")
-    bandwidth: Bandwidth = Field(
-        default=None, description="Bytes per time between the host and a device, in each direction; null: unlimited."
-    )
-    latency: Time = Field(
-        default=0, description="Time for which each transfer occupies its link, in addition to size/bandwidth."
-    )
-    delay: Time = Field(
-        default=0,
-        description="Time from the release of the link to the arrival of the data.",
-    )
 
 
 class ClusterModel(Model):
@@ -172,19 +187,12 @@ class ClusterModel(Model):
         ]
         if self.host is not None:
             memories.append(Memory(HOST, self.host.memory))
-            links += [self._host_link(ends, memories) for k in range(count) for ends in ((k, count), (count, k))]
+            links += [
+                self.host.link(*ends, "->".join(memories[end].name for end in ends))
+                for k in range(count)
+                for ends in ((k, count), (count, k))
+            ]
         return Machine(tuple(memories), tuple(processors), tuple(links))
-
-    def _host_link(self, ends: tuple[int, int], memories: list[Memory]) -> Link:
-        assert self.host is not None
-        return Link(
-            source=ends[0],
-            target=ends[1],
-            bandwidth=self.host.bandwidth,
-            latency=self.host.latency,
-            delay=self.host.delay,
-            channel="->".join(memories[end].name for end in ends),
-        )
 
     def _link(self, source: int, target: int, memories: list[Memory], ranks: int) -> Link:
         ends = memories[source].name, memories[target].name
@@ -200,13 +208,5 @@ class ClusterModel(Model):
             else:
                 joins = first // level.devices == last // level.devices
             if joins:
-                return Link(
-                    source=source,
-                    target=target,
-                    bandwidth=level.bandwidth,
-                    latency=level.latency,
-                    delay=level.delay,
-                    channel=channel,
-                    also=also,
-                )
+                return level.link(source, target, channel, also)
         return Link(source=source, target=target, channel=channel, also=also)

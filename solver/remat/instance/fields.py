@@ -213,12 +213,20 @@ def _flag(value: object) -> bool:
 
 
 def _speed(value: object) -> Number:
+    return _share(value, ", as of the reference processor")
+
+
+def _ratio(value: object) -> Number:
+    return _share(value)
+
+
+def _share(value: object, why: str = "") -> Number:
     if isinstance(value, Decimal):  # decimal numbers in text are read as Decimal
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fail(f"expected a number, not {brief(value)}")
     if not 0 < value <= 1:
-        raise fail(f"{brief(value)} is out of range; it is more than 0 and at most 1, as of the reference processor")
+        raise fail(f"{brief(value)} is out of range; it is more than 0 and at most 1{why}")
     return 1 if value == 1 else value
 
 
@@ -317,6 +325,7 @@ EnergyByType = Annotated[
 Bandwidth = Annotated[Number | None, PlainValidator(_in_units(parse_bandwidth)), WithJsonSchema(_RATE_SCHEMA)]
 Count = Annotated[int, PlainValidator(_count), WithJsonSchema(_COUNT_SCHEMA)]
 Speed = Annotated[Number, PlainValidator(_speed), WithJsonSchema(_SPEED_SCHEMA)]
+Ratio = Annotated[Number, PlainValidator(_ratio), WithJsonSchema(_SPEED_SCHEMA)]
 
 
 def _names(value: object) -> str | tuple[str, ...]:

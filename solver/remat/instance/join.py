@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
@@ -9,7 +10,8 @@ from pydantic import Field, model_validator
 
 from remat.instance.base import SCHEMA_3, BaseInstance, Text
 from remat.instance.chain import ALL_READS, ChainInstance, Loss, Reads, Stage, sizes_of_stages
-from remat.instance.fields import LARGEST_COUNT, Flag, Many, Model, Size, check_total, fail
+from remat.instance.fields import LARGEST_COUNT, Flag, Many, Model, Ratio, Size, check_total, fail
+from remat.units import Number
 
 MOST_CHAINS = 1000
 
@@ -21,6 +23,10 @@ class Branch(Model):
 
     name: Text = Field(default="", description="Name for people.")
     input_size: Size = Field(description="Bytes of the input of the chain.")
+    input_ratio: Ratio | None = Field(
+        default=None,
+        description="Bytes that a link with compression sends per byte of the input; null: the ratio of the link.",
+    )
     stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="Stages from the input to the loss."), Many]
 
     @property
@@ -65,11 +71,17 @@ class JoinInstance(BaseInstance):
         several = any(len(stage.alternatives) > 1 for stage in stages)
         return sum(stage.repeat * len(stage.alternatives) for stage in stages) if several else 0
 
+    @property
+    def compression_ratios(self) -> Iterable[Number]:
+        """The compression ratios of inputs, of outputs and of saved values that have one of their own."""
+        return {ratio for chain in self.each_chain() for ratio in chain.compression_ratios}
+
     def each_chain(self) -> list[ChainInstance]:
         """Return the chains separately, each with a loss that takes no time and no memory."""
         return [
             ChainInstance.model_construct(
                 input_size=chain.input_size,
+                input_ratio=chain.input_ratio,
                 stages=chain.stages,
                 units=self.units,
                 in_place=self.in_place,

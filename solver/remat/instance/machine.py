@@ -17,6 +17,7 @@ from remat.instance.fields import (
     Model,
     Name,
     NameOrNames,
+    Ratio,
     Size,
     Speed,
     Time,
@@ -65,6 +66,11 @@ class ProcessorModel(Model):
     )
 
 
+def packed_of(bandwidth: Number | None, ratio: Number, codec: Number | None) -> Packed | None:
+    """Return the compression of a link; None if it has none."""
+    return None if ratio == 1 and codec is None else Packed(bandwidth, ratio, codec)
+
+
 class LinkModel(Model):
     """A link from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
 
@@ -80,7 +86,7 @@ class LinkModel(Model):
         default=0,
         description="Time from the release of the channel to the arrival of the data (remat.instance/3).",
     )
-    ratio: Speed = Field(
+    ratio: Ratio = Field(
         default=1,
         description="Sent bytes per byte of a value, if the link compresses and the value has no ratio of its own "
         "(remat.instance/3).",
@@ -110,8 +116,7 @@ class LinkModel(Model):
     @property
     def packed(self) -> Packed | None:
         """The link's compression; None if it has none."""
-        plain = self.ratio == 1 and self.codec is None
-        return None if plain else Packed(self.bandwidth, self.ratio, self.codec)
+        return packed_of(self.bandwidth, self.ratio, self.codec)
 
     def through(self, best: Number) -> Number | None:
         """Return the bytes per time that cross the link, uncompressed, for values of the ratio `best` or its own."""

@@ -29,8 +29,6 @@ def check_stream(instance: DagInstance, samples: int) -> None:
                 f"{place.value!r} is written for each sample and would accumulate: let a task read it",
                 f".outputs[{index}]",
             )
-    if instance.compression_ratios:
-        raise fail("the values of a stream have the ratio of the link", ".values")
     for index, task in enumerate(instance.tasks):
         for key in ("parts", "parallel"):
             if getattr(task, key) is not None:

@@ -15,8 +15,8 @@ from remat.instance.fields import (
     Many,
     Model,
     Name,
+    Ratio,
     Size,
-    Speed,
     TimeByType,
     fail,
 )
@@ -70,7 +70,7 @@ class Value(Model):
     since_3 = frozenset(["ratio", "shape", "dtype"])
     id: Name = Field(description="Name, unique among the values.")
     size: Size = Field(description="Bytes that the value occupies while it is resident.")
-    ratio: Speed | None = Field(
+    ratio: Ratio | None = Field(
         default=None,
         description="Bytes that a link with `ratio` or `codec` sends per byte of the value; null: the ratio of the "
         "link (remat.instance/3).",

@@ -17,7 +17,7 @@ from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.placement.circular_occupancy import Circle
-from remat.placement.durations import link_between, run_time
+from remat.placement.durations import copy_held, copy_time, run_time
 from remat.schedule.modulo import ModuloSchedule, Turn, folded
 from remat.schedule.steps import StepKind
 from remat.units import Number
@@ -202,9 +202,9 @@ class _Jobs:
             return there[memory]
         for source, target, link in self._route(value, memory, there):
             held = tuple(dict.fromkeys(self.machine.held_by_link[link]))
-            ends = link_between(self.machine, source, target)
-            length = ends.time(self.size[value]) - ends.delay
-            job = _Job(COPY, value, sample, held, length, ends.delay, [there[source]], source=source, target=target)
+            length = copy_held(self.graph, self.machine, value, source, target)
+            delay = self.machine.links[link].delay
+            job = _Job(COPY, value, sample, held, length, delay, [there[source]], source=source, target=target)
             there[target] = self._add(job)
         return there[memory]
 
@@ -221,7 +221,7 @@ class _Jobs:
             if distance > far[source]:
                 continue
             for target, link in self.ways[source]:
-                length = distance + self.machine.links[link].time(self.size[value])
+                length = distance + copy_time(self.graph, self.machine, value, source, target)
                 if target not in far or length < far[target]:
                     far[target], came[target] = length, (source, link)
                     heapq.heappush(queue, (length, target))

@@ -136,7 +136,9 @@ class Problem:
         from remat.instance.lowering import chain_of
 
         if self.instance.has_parameters:
-            raise OptionError(f"this one has no parameters{FOR_PARAMETERS}", argument="algorithm")
+            raise OptionError(
+                f"this algorithm does not support chains with parameters{FOR_PARAMETERS}", argument="algorithm"
+            )
         return chain_of(self.instance)
 
     @property

@@ -56,7 +56,22 @@ RUN, COPY, DROP = (int(kind) for kind in StepKind)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run a task, freeing `drop` at its end; `paired`: simultaneously with the run before it."""
+    """A run of a task.
+
+    Attributes
+    ----------
+    task : str
+    start : number or None
+        None: as early as possible.
+    on : tuple of str
+        Processors; empty: the first one.
+    drop : tuple of str
+        Values that it frees at its end, in the memory of its processor.
+    after : tuple of int
+        Earlier steps, by index, at whose end it may start.
+    paired : bool
+        Whether it runs at the same time as the run before it.
+    """
 
     task: str
     start: Number | None = None
@@ -68,7 +83,20 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Copy a value between memories; `drop` frees the source, `bytes` moves only a part."""
+    """A copy of a value from one memory to another.
+
+    Attributes
+    ----------
+    value, source, target : str
+    start : number or None
+        None: as early as possible.
+    drop : bool
+        Whether it frees the value in the source.
+    bytes : int or None
+        Moved part of the value; None: all of it.
+    after : tuple of int
+        Earlier steps, by index, at whose end it may start.
+    """
 
     value: str
     source: str
@@ -81,7 +109,17 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Free values at an instant."""
+    """Values that are freed in one memory.
+
+    Attributes
+    ----------
+    values : tuple of str
+    memory : str
+    start : number or None
+        None: as early as possible.
+    after : tuple of int
+        Earlier steps, by index, at whose end they may be freed.
+    """
 
     values: tuple[str, ...]
     memory: str
@@ -166,9 +204,23 @@ def _checked_head(document: Any) -> dict[str, Any]:
 
 def read_any_schedule(given: Any) -> Any:
     """Return a schedule document: a dict, a sequence of steps, or what a path or an open file contains."""
-    if isinstance(given, (list, tuple)):
-        return {"schema": SCHEMA_2, "steps": native(list(given))}
+    if isinstance(given, (list, tuple, StepView)):
+        return {"schema": SCHEMA_2, "steps": native([_entry(step) for step in given])}
     return native(given) if isinstance(given, dict) else read_schedule(given)
+
+
+def _entry(step: Any) -> Any:
+    """Return a step as an object of a document; anything but a `Step` is returned as it is."""
+    if isinstance(step, Run):
+        found: dict[str, Any] = {"run": step.task, "on": [*step.on], "drop": [*step.drop], "paired": step.paired}
+    elif isinstance(step, Copy):
+        found = {"copy": step.value, "from": step.source, "to": step.target, "drop": step.drop, "bytes": step.bytes}
+    elif isinstance(step, Drop):
+        found = {"drop": [*step.values], "memory": step.memory}
+    else:
+        return step
+    found |= {"start": step.start, "after": [*step.after]}
+    return {key: one for key, one in found.items() if one is not None and one is not False and one != []}
 
 
 def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units) -> Steps:

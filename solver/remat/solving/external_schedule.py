@@ -18,6 +18,7 @@ from remat.plugin.emit import check_length, run_in_order
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal
 from remat.plugin.registry import ANY_KIND, Algorithm
+from remat.schedule.document import Copy, Drop, Run, Step
 from remat.schedule.steps import Steps
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
@@ -41,7 +42,7 @@ GIVEN = Algorithm(
 @checked_call(OptionError)
 def schedule_of(
     instance: AnyInstance,
-    runs: Iterable[str] | Iterable[dict[str, Any]] | str | os.PathLike[str] | IO[Any] | dict[str, Any],
+    runs: Iterable[str] | Iterable[dict[str, Any] | Step] | str | os.PathLike[str] | IO[Any] | dict[str, Any],
     *,
     budget: Budget = None,
     machine: AnyMachine = None,
@@ -53,7 +54,7 @@ def schedule_of(
     instance : path, open file, dict or instance
     runs : iterable of str, or schedule
         Names of tasks in execution order, repeats allowed. Every value must have been made, or be an input, when it is
-        read. Or a schedule as `remat.verify` accepts it: a path, an open file, a dict, or a list of steps.
+        read. Or a schedule as `remat.verify` accepts it: a path, an open file, a dict, or steps.
     budget, machine
         As in `remat.solve`. A schedule has no budget.
 
@@ -75,7 +76,7 @@ def schedule_of(
     O(accesses log accesses). The status is `optimal` where the makespan meets a bound, as for any schedule.
     """
     given = _entries(runs)
-    if given is None or (given and isinstance(given[0], dict)):
+    if given is None or (given and isinstance(given[0], (dict, Run, Copy, Drop))):
         if budget is not None:
             raise OptionError("a schedule has no budget; give machine=, or an order of runs", argument="budget")
         schedule: Any = runs if given is None else given

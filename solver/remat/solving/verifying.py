@@ -20,7 +20,7 @@ from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
-from remat.schedule.document import parse_steps, read_any_schedule, read_head, read_initial
+from remat.schedule.document import Step, parse_steps, read_any_schedule, read_head, read_initial
 from remat.schedule.modulo import read_modulo
 from remat.schedule.orders import Orders, orders_of
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
@@ -50,7 +50,7 @@ AS_STATED = "status and lower bound are as the file states them"
 @checked_call(OptionError)
 def verify(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
-    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]] | Result,
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any] | Step] | Result,
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     budget: Budget = None,
@@ -61,9 +61,9 @@ def verify(
     Parameters
     ----------
     instance : path, open file, dict or instance
-    schedule : path, open file, dict, sequence of dict, or Result
-        A schedule document, its steps alone (``[{"run": "F1"}, {"run": "F2", "drop": ["x1"]}, ...]``), or a result,
-        whose document is verified.
+    schedule : path, open file, dict, sequence of steps, or Result
+        A schedule document, its steps alone, or a result, whose document is verified. Steps are dicts
+        (``[{"run": "F1"}, {"run": "F2", "drop": ["x1"]}, ...]``), or `remat.Run`, `remat.Copy` and `remat.Drop`.
     machine : path, dict or MachineModel, optional
         Judge on this machine; default is the schedule's own, else the instance's.
     budget : int, str or mapping, optional
@@ -221,7 +221,7 @@ class Examined:
 
 def examine(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
-    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]],
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any] | Step],
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     budget: Budget = None,

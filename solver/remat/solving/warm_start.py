@@ -11,14 +11,14 @@ from remat.errors import InstanceError, OptionError
 from remat.instance import digest
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
-from remat.schedule.document import parse_steps, read_any_schedule
+from remat.schedule.document import Step, parse_steps, read_any_schedule
 from remat.schedule.orders import Orders, orders_of
 from remat.schedule.steps import Steps
 from remat.solving.result import Result
 from remat.units import Number, format_size
 from remat.verifier import check
 
-WarmStart = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]] | Result | None
+WarmStart = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any] | Step] | Result | None
 """A schedule document, its steps alone, the file that contains it, or a result."""
 
 AUTHOR = "warm start"

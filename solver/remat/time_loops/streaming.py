@@ -28,12 +28,16 @@ from remat.schedule.document import Copy, Drop, Run, Step
 from remat.schedule.operations import Entry, Layout, Operation, chunks
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.budget import Budget
+from remat.solving.hints import PORTFOLIO
 from remat.solving.problem_setup import AnyInstance, make_problem
 from remat.solving.result import Result
 from remat.units import Number, format_size
 
 LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}
 """Default algorithms, with the number of storage levels that each uses; long loops take the first that can."""
+
+UNEQUAL = "treeverse"
+"""Default algorithm for loops of unequal steps, which `revolve` refuses."""
 
 MOST_COUNTED = 20_000
 """Maximum number of steps for which the schedules of all candidates are compared to take the shortest."""
@@ -152,9 +156,10 @@ def stream(
         An instance of kind `adjoint`. The stream of a solved plan has the steps of that plan; then no other argument
         may be given.
     algorithm : str, optional
-        A registry name whose metadata has a value for `stream`. Default: `revolve`. With several storage levels: the
-        fastest of `LEVELS` for up to `MOST_COUNTED` steps, otherwise the first that accepts the loop. A `UserWarning`
-        reports levels that stay unused because the algorithms that use them refuse the loop.
+        A registry name whose metadata has a value for `stream`. Default, and for ``auto``: `revolve`, or `UNEQUAL`
+        for unequal steps. With several storage levels: the fastest of `LEVELS` for up to `MOST_COUNTED` steps,
+        otherwise the first that accepts the loop. A `UserWarning` reports levels that stay unused because the
+        algorithms that use them refuse the loop.
     budget : int, str or mapping, optional
     machine : path, dict or MachineModel, optional
     options : mapping, optional
@@ -178,9 +183,13 @@ def stream(
     if not isinstance(loaded, AdjointInstance):
         raise OptionError(f"stream takes adjoints (time loops) only, not {loaded.kind}; use remat.solve")
     problem = make_problem(loaded, budget=budget, machine=machine).used
-    if algorithm is None and len(problem.machine.memories) > 2 and not options:
-        return _by_levels(problem, loaded.length)
-    return _named(problem, algorithm or "revolve", options)
+    if algorithm == PORTFOLIO and options:
+        raise OptionError("auto has no options here; name the algorithm that has them", argument="options")
+    if algorithm not in (None, PORTFOLIO):
+        return _named(problem, algorithm, options)
+    if options:
+        return _named(problem, "revolve", options)
+    return _by_levels(problem, loaded.length) if len(problem.machine.memories) > 2 else _of_one_level(problem)
 
 
 def _of_plan(plan: Result) -> Stream:
@@ -210,6 +219,17 @@ def _named(problem: Problem, algorithm: str, options: Mapping[str, Any] | None =
     return Stream(problem, found, chosen)
 
 
+def _of_one_level(problem: Problem) -> Stream:
+    """Return the stream of `revolve`, or of `UNEQUAL` if only that accepts the loop."""
+    try:
+        return _named(problem, "revolve")
+    except OptionError as refused:
+        try:
+            return _named(problem, UNEQUAL)
+        except OptionError:
+            raise refused from None
+
+
 def _by_levels(problem: Problem, steps: int) -> Stream:
     """Return the fastest stream for several storage levels; for long loops, the first of `LEVELS` that works."""
     levels, long = len(problem.machine.memories) - 1, steps > MOST_COUNTED
@@ -221,8 +241,8 @@ def _by_levels(problem: Problem, steps: int) -> Stream:
             streams.append(_named(problem, name))
         except OptionError:
             if name == "revolve" and not streams:
-                raise
-    used = max(LEVELS[stream.algorithm.name] for stream in streams)
+                streams.append(_of_one_level(problem))
+    used = max(LEVELS.get(stream.algorithm.name, 1) for stream in streams)
     best = streams[0] if len(streams) == 1 else min(streams, key=_time)
     if used < levels:
         left = ", ".join(repr(memory.name) for memory in problem.machine.memories[used + 1 :])

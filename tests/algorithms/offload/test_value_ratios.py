@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,3 +192,54 @@ def test_documents() -> None:
     with pytest.raises(remat.InstanceError, match=r"needs the schema 'remat\.instance/3'"):
         remat.load(five() | {"schema": "remat.instance/2", "machine": two_memories(2)})
     assert remat.load(five() | {"machine": two_memories(2)}).least_schema == "remat.instance/3"
+
+
+def joined(*chains: dict[str, Any]) -> dict[str, Any]:
+    """Return chains as a join, on the machine of the first."""
+    keys = ("input_size", "input_ratio", "stages")
+    branches = [{key: chain[key] for key in keys if key in chain} for chain in chains]
+    common = {key: chains[0][key] for key in ("machine", "units") if key in chains[0]}
+    return common | {"schema": "remat.instance/3", "kind": "join", "chains": branches}
+
+
+def drawn_chain(seed: int) -> dict[str, Any]:
+    return next(one for k in range(99) if (one := drawn(100 * seed + k))["kind"] == "chain")
+
+
+def in_join(name: str) -> str:
+    """Return the name of a task or value of a chain in a join of this chain alone."""
+    return name if name == "loss" else re.sub(r"^([A-Za-z]+)", r"\g<1>1.", name)
+
+
+@pytest.mark.parametrize("seed", seeds(2, 30))
+def test_chains_of_a_join_have_ratios(seed: int) -> None:
+    """A join of one chain takes the time of that chain for its schedule; both judges agree."""
+    chain = drawn_chain(seed)
+    solved = remat.solve(chain, algorithm="vdnn-all")
+    steps: list[remat.Run | remat.Copy | remat.Drop] = []
+    for step in solved.steps:
+        if isinstance(step, remat.Run):
+            steps.append(replace(step, task=in_join(step.task), drop=tuple(map(in_join, step.drop))))
+        elif isinstance(step, remat.Copy):
+            steps.append(replace(step, value=in_join(step.value)))
+        else:
+            steps.append(replace(step, values=tuple(map(in_join, step.values))))
+    assert any(isinstance(step, remat.Copy) for step in steps)
+    result = remat.schedule_of(joined(chain), steps)
+    assert (result.makespan, result.peak_memory) == (solved.makespan, solved.peak_memory)
+    verdict = referee.check(joined(chain), result.to_dict())
+    assert verdict.ok, verdict.violations
+    assert verdict.makespan == pytest.approx(result.makespan, rel=1e-9)
+
+
+def test_joins_are_built_with_ratios() -> None:
+    arguments = {"forward_time": [1, 2], "backward_time": 2, "output_size": 4, "input_size": 8, "input_ratio": 0.25}
+    arguments |= {"output_ratio": [0.5, None], "saved_ratio": 1, "saved_size": 4}
+    machine = two_memories(2, ratio=0.5)
+    built = remat.join([arguments, remat.chain(**arguments)], machine=machine)
+    chain = remat.chain(**arguments)
+    stages = [stage.model_dump(mode="json", exclude_defaults=True) for stage in chain.stages]
+    branch = {"input_size": 8, "input_ratio": 0.25, "stages": stages}
+    document = {"schema": "remat.instance/3", "kind": "join", "chains": [branch, branch], "machine": machine}
+    assert digest(built) == digest(remat.load(document))
+    assert digest(built) != digest(remat.load(without_ratios(document)))

@@ -52,6 +52,27 @@ def _links(draw, one, other, processors):
     return links[: 1 if draw.chance(10) else 2]
 
 
+def compress(draw, drawn):
+    """Let links compress in one of six documents with links, and values have ratios where their kind allows it."""
+    cluster = drawn.get("cluster") or {}
+    hosts = [cluster["host"]] if cluster.get("host") else []
+    links = [*(drawn.get("machine") or {}).get("links", []), *cluster.get("levels", []), *hosts]
+    if not links or not draw.chance(6):
+        return
+    drawn["schema"] = "remat.instance/3"
+    for link in links:
+        draw.seldom(link, 2, ratio=lambda: draw.pick([1, 0.5, 0.25, 0.3]), codec=lambda: draw.pick([1, 3, 4, 0.5]))
+    if drawn["kind"] == "dag":
+        owners = [(value, ("ratio",)) for value in drawn.get("values", [])]
+    elif drawn["kind"] == "chain":
+        owners = [(drawn, ("input_ratio",)), *((stage, ("output_ratio", "saved_ratio")) for stage in drawn["stages"])]
+    else:
+        owners = []
+    for owner, keys in owners if draw.chance(2) else ():
+        for key in keys:
+            draw.seldom(owner, 2, **{key: lambda: draw.pick([1, 0.5, 0.125, 0.3])})
+
+
 CHANNELS = ("unnamed", "unnamed", "separate", "shared", "shared", "bus", "mixed", "crossed", "several", "processor")
 """The use of channels by links between devices."""
 

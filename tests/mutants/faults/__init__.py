@@ -8,13 +8,14 @@ from tests.mutants.faults import (
     pipelines,
     placement,
     plans,
+    ratios,
     rotor,
     schedules,
     units,
     verifier,
 )
 
-PARTS = (placement, verifier, lowering, pipelines, bounds, levels, plans, schedules, rotor, journal, units)
+PARTS = (placement, verifier, lowering, pipelines, bounds, levels, plans, schedules, rotor, journal, units, ratios)
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
 
 EXPLAINED = {

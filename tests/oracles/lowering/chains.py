@@ -230,7 +230,7 @@ def _ways(stage):
 def lower_join(document, on):
     """Lower each chain separately, number its names, and replace the losses by a single one."""
     shared = {key: document[key] for key in ("in_place", "backward_reads", "input_gradient") if key in document}
-    values, inputs, outputs, forwards, backwards = {}, [], [], {}, {}
+    values, inputs, outputs, forwards, backwards, ratios = {}, [], [], {}, {}, {}
     loss = document.get("loss") or {}
     reads, writes = [], []
     for j, chain in enumerate(document["chains"], 1):
@@ -241,6 +241,7 @@ def lower_join(document, on):
             return f"{letters}{j}.{name[len(letters) :]}"
 
         values |= {numbered(name): size for name, size in graph.values.items()}
+        ratios |= {numbered(name): share for name, share in graph.ratios.items()}
         inputs += [(numbered(name), memory) for name, memory in graph.inputs]
         outputs += [(numbered(name), memory) for name, memory in graph.outputs]
         for name, task in graph.tasks.items():
@@ -254,4 +255,4 @@ def lower_join(document, on):
     met = Task(loss.get("time", 0), tuple(reads), tuple(writes), loss.get("workspace", 0))
     met = replace(met, in_place=document.get("in_place", False), once=True)
     tasks = forwards | {"loss": met} | backwards
-    return Graph(tasks, values, inputs, frozenset(), outputs, document.get("static_memory", 0))
+    return Graph(tasks, values, inputs, frozenset(), outputs, document.get("static_memory", 0), ratios=ratios)

@@ -110,6 +110,7 @@ def each_sample(graph, samples):
     """Return the graph of so many samples: task t of sample m is ``t.m``; what is there at the start serves all."""
     staying = {value for value, _ in graph.inputs} | graph.placeable
     values = {name: size for name, size in graph.values.items() if name in staying}
+    ratios = {name: own for name, own in graph.ratios.items() if name in staying}
     tasks = {}
 
     def of(names, m):
@@ -117,6 +118,7 @@ def each_sample(graph, samples):
 
     for m in range(samples):
         values |= {f"{name}.{m}": size for name, size in graph.values.items() if name not in staying}
+        ratios |= {f"{name}.{m}": own for name, own in graph.ratios.items() if name not in staying}
         for name, task in graph.tasks.items():
             tasks[f"{name}.{m}"] = replace(task, reads=of(task.reads, m), writes=of(task.writes, m))
-    return replace(graph, tasks=tasks, values=values)
+    return replace(graph, tasks=tasks, values=values, ratios=ratios)

@@ -59,15 +59,19 @@ def read_machine(document):
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
         channel, *also = channel if isinstance(channel, list) else [channel]
         figures = _crossing(entry), entry.get("latency") or 0, channel, entry.get("delay") or 0
-        packs = entry.get("ratio", 1) != 1 or entry.get("codec") is not None
-        packed = (entry.get("bandwidth"), entry.get("codec"), entry.get("ratio", 1)) if packs else None
-        links.append(Link(entry["source"], entry["target"], *figures, tuple(also), packed))
+        links.append(Link(entry["source"], entry["target"], *figures, tuple(also), _packing(entry)))
     static = {entry["name"]: entry["static"] for entry in document["memories"] if entry.get("static")}
     measured = [name for name in processors if name not in speeds]  # whose speed is 1
     working = processors[measured[0]]
     memories = {working: memories[working]} | memories
     processors = {measured[0]: working} | processors
     return Machine(memories, processors, links, speeds, types, static)
+
+
+def _packing(entry):
+    """Return what a link that packs sends and packs per time, and the share that it sends; None for other links."""
+    packs = entry.get("ratio", 1) != 1 or entry.get("codec") is not None
+    return (entry.get("bandwidth"), entry.get("codec"), entry.get("ratio", 1)) if packs else None
 
 
 def _crossing(entry):
@@ -139,16 +143,17 @@ def _cluster_machine(cluster, ranks=1):
                 or all(len({device // level["devices"] for device in group}) == 1 for group in together)
             ]
             level = shared[0]
-            figures = level.get("bandwidth"), level.get("latency") or 0
+            figures = _crossing(level), level.get("latency") or 0
             held_up = {"overlap": (), "blocking": (source,)}.get(
                 cluster.get("transfers") or "overlap", (source, target)
             )
-            links.append(Link(source, target, *figures, f"{source}->{target}", level.get("delay") or 0, held_up))
+            channel, delay = f"{source}->{target}", level.get("delay") or 0
+            links.append(Link(source, target, *figures, channel, delay, held_up, _packing(level)))
     processors = {name: name for name in memories}
     if cluster.get("host") is not None:
         host = cluster["host"]
         memories["host"] = host.get("memory")
         for pair in [pair for name in processors for pair in ((name, "host"), ("host", name))]:
-            figures = host.get("bandwidth"), host.get("latency") or 0
-            links.append(Link(*pair, *figures, "->".join(pair), host.get("delay") or 0, ()))
+            figures = _crossing(host), host.get("latency") or 0
+            links.append(Link(*pair, *figures, "->".join(pair), host.get("delay") or 0, (), _packing(host)))
     return Machine(memories, processors, links, types=types)

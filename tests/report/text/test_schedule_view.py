@@ -1,12 +1,14 @@
 """Residents at the peak add up to what the verifier measured; profiles have their shape."""
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.report.text.schedule_view import COLUMNS, profile_lines, schedule_view
+from remat.report.text.schedule_view import COLUMNS, profile_lines, schedule_view, to_dict
 from remat.report.views.residents import residents_at
 from remat.solving.verifying import examine
 from remat.testing import strategies
@@ -82,3 +84,27 @@ def test_moved_parts_are_counted(amount):
     peak, listed = at_peak(examined, 0)
     assert {r.name: r.size for r in listed} == {"t": 4 - amount, "u": 9}
     assert peak.size == 13 - amount
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kinds_of_a_schedule_that_breaks_rules_are_those_of_the_same_schedule_with_more_memory(seed):
+    draw = random.Random(seed)
+    stages = [
+        {"forward_time": draw.randint(1, 4), "backward_time": draw.randint(1, 5), "output_size": draw.randint(1, 9)}
+        | {"saved_size": draw.randint(0, 9), "backward_workspace": draw.randint(0, 3), "update_time": 1}
+        | {"parameter_size": draw.randint(1, 9), "optimizer_size": draw.randint(0, 9)}
+        for _ in range(draw.randint(2, 4))
+    ]
+    document = {"schema": "remat.instance/2", "kind": "chain", "input_size": 3, "stages": stages}
+    document["static_memory"] = draw.choice([0, 5])
+    result = remat.solve(document, algorithm="keep-all")
+    views = []
+    for spare in (0, -1):
+        memory = {"name": "memory", "capacity": result.peak_memory["memory"] + spare}
+        examined = examine(document, result.to_dict(), machine={"memories": [memory]})
+        assert examined.report.ok == (spare == 0)
+        views.append(to_dict(examined))
+    fits, exceeds = (view["memories"]["memory"] for view in views)
+    assert list(exceeds["terms"].items()) == list(fits["terms"].items())
+    assert sum(exceeds["terms"].values()) == exceeds["peak"] == result.peak_memory["memory"]
+    assert exceeds["terms"]["parameters"] == sum(stage["parameter_size"] for stage in stages)

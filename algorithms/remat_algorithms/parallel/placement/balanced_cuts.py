@@ -148,8 +148,8 @@ class _Pair:
         if self.only_inputs:  # for a bound: the time for which the link is occupied, without the delay
             (link,) = (link for link in model.machine.links if link.target == self.memories[target])
             return float(link.latency) + (0.0 if link.bandwidth is None else size / link.bandwidth)
-        links = model.route(self.memories[source], self.memories[target], size)
-        return math.inf if links is None else sum(float(model.machine.links[link].time(size)) for link in links)
+        links = model.route(self.memories[source], self.memories[target], value)
+        return math.inf if links is None else sum(float(model.arrival_time(link, value)) for link in links)
 
     def placements(self) -> Iterator[tuple[list[int], float]]:
         """Yield successive cuts, each with a lower bound on the largest load of any placement."""

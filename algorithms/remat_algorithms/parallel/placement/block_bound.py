@@ -159,7 +159,7 @@ class Blocks:
                 link = star.away[memory] if inside and not all(read) else -1
                 link = star.back[memory] if not inside and any(read) else link
                 for resource in model.machine.held_by_link[link] if link >= 0 else ():
-                    busy[resource] = busy.get(resource, 0.0) + float(model.copy_time(link, flow.size))
+                    busy[resource] = busy.get(resource, 0.0) + float(model.copy_time(link, flow.value))
         return max(busy.values())
 
     def _heavier(self, kind: int, weights: np.ndarray, time: float, least: int) -> tuple[bool, Block | None]:
@@ -229,6 +229,6 @@ class Blocks:
                 program.add_bool_or([received, ~there] + ([] if made is None else [made]))
             terms.append((links[1], received))
         for link, used in terms:
-            time = self.steps.down(float(self.model.copy_time(link, flow.size)))
+            time = self.steps.down(float(self.model.copy_time(link, flow.value)))
             for resource in self.model.machine.held_by_link[link] if time else ():
                 busy.setdefault(resource, []).append((used, time))

@@ -139,7 +139,8 @@ def _add_transfers(
             links = star.away[memories[kind]], star.back[memories[kind]]
             pays = [own[0] in machine.held_by_link[link] for link in links]
             away, back = (
-                float(model.copy_time(link, flow.size)) if paid else 0.0 for link, paid in zip(links, pays, strict=True)
+                float(model.copy_time(link, flow.value)) if paid else 0.0
+                for link, paid in zip(links, pays, strict=True)
             )
             out = builder.add_column()
             got = builder.add_column()

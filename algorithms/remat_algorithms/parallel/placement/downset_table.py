@@ -120,8 +120,8 @@ def staged(model: Model, groups: Groups, less: Sequence[int] = (), *, whole: boo
     time = groups.time()[first]
     flows = groups.flows()
     ports = [_port(model, processor) for processor in first]
-    away = np.array([[port.away(flow.size) for flow in flows] for port in ports], dtype=np.float64)
-    back = np.array([[port.back(flow.size) for flow in flows] for port in ports], dtype=np.float64)
+    away = np.array([[port.away(flow.value) for flow in flows] for port in ports], dtype=np.float64)
+    back = np.array([[port.back(flow.value) for flow in flows] for port in ports], dtype=np.float64)
     away, back = (costs.reshape(len(first), len(flows)) for costs in (away, back))
     unable = ~np.isfinite(time)
     time = np.where(unable, 0.0, time)
@@ -166,13 +166,13 @@ class Port:
     back_links: tuple[int, ...]
     pays: tuple[bool, bool, bool]
 
-    def away(self, size: int) -> float:
-        """Return the time for which sending `size` bytes occupies a channel."""
-        return max((float(self.model.copy_time(link, size)) for link in self.away_links), default=0.0)
+    def away(self, value: int) -> float:
+        """Return the time for which sending a value occupies a channel."""
+        return max((float(self.model.copy_time(link, value)) for link in self.away_links), default=0.0)
 
-    def back(self, size: int) -> float:
-        """Return the time for which receiving `size` bytes occupies a channel."""
-        return max((float(self.model.copy_time(link, size)) for link in self.back_links), default=0.0)
+    def back(self, value: int) -> float:
+        """Return the time for which receiving a value occupies a channel."""
+        return max((float(self.model.copy_time(link, value)) for link in self.back_links), default=0.0)
 
 
 def _port(model: Model, processor: int) -> Port:

@@ -113,7 +113,7 @@ class Fractions:
                 if star is not None:
                     for link, used in ((star.away[memory], sent), (star.back[memory], received)):
                         for resource in model.machine.held_by_link[link]:
-                            busy.setdefault(resource, []).append((used, float(model.copy_time(link, flow.size))))
+                            busy.setdefault(resource, []).append((used, float(model.copy_time(link, flow.value))))
 
     def _inside(self, unit: int, memory: int) -> list[int]:
         return [self.share[unit][p] for p in range(self.model.processors) if self.model.memory_of[p] == memory]

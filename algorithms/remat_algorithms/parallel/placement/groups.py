@@ -24,11 +24,11 @@ from remat_algorithms.parallel.placement.model import Model
 
 @dataclass(frozen=True)
 class Passing:
-    """A flow between groups."""
+    """A flow of a value between groups."""
 
     maker: int
     readers: tuple[int, ...]
-    size: int
+    value: int
 
 
 class Ordered(Protocol):
@@ -90,7 +90,7 @@ class Groups:
             maker = group[flow.maker]
             readers = tuple(sorted({group[reader] for reader in flow.readers} - {maker}))
             if readers:
-                found.append(Passing(maker, readers, flow.size))
+                found.append(Passing(maker, readers, flow.value))
         return found
 
     def placed(self, homes: Sequence[int]) -> list[int]:

@@ -21,7 +21,7 @@ from remat.plugin import Number
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.parallel.placement.parameter_constraints import parameter_bytes, parameters_in
-from remat_algorithms.parallel.placement.program import LARGEST_SIZE, Steps, exact_time, step_of
+from remat_algorithms.parallel.placement.program import LARGEST_SIZE, Steps, exact_time, one_of_each_length, step_of
 from remat_algorithms.parallel.placement.single_run import Once
 
 Copy = tuple[int, int, int]
@@ -69,9 +69,9 @@ class LatencyProgram:
     def _steps(self) -> Steps:
         model = self.model
         times: set[Number] = {time for task in self.once.order for time in self.once.times(task).values()}
-        sizes = {int(size) for size in model.graph.size.tolist()}
+        values = one_of_each_length(model.graph, range(len(model.graph.values)))
         for link in range(len(model.machine.links)):
-            times |= {model.copy_time(link, size) for size in sizes} | {model.machine.links[link].delay}
+            times |= {model.copy_time(link, value) for value in values} | {model.machine.links[link].delay}
         return step_of(times, sum(times) * (1 + len(self.once.order)))
 
     def _place(self) -> None:
@@ -162,7 +162,7 @@ class LatencyProgram:
                 program.add_bool_or([*ways[source], ~on])
             link = self.model.machine.link_index[source, target]
             begin = self._instant()
-            length = self.steps.down(self.model.copy_time(link, int(self.model.graph.size[value])))
+            length = self.steps.down(self.model.copy_time(link, value))
             later = self.steps.down(self.model.machine.links[link].delay)
             for resource in dict.fromkeys(self.model.machine.held_by_link[link]):
                 self.intervals[resource].append(program.new_optional_fixed_size_interval_var(begin, length, on, ""))

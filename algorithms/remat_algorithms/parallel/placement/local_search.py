@@ -96,7 +96,7 @@ def _ground(model: Model, less: Sequence[int]) -> move_units.Ground | None:
         link[source, target] = index
     homes = set(model.memory_of)
     if star is None and any(
-        model.ways(one, {other}, 0) != [link[one, other]] for one in homes for other in homes if one != other
+        model.shortest_way(one, other) != (link[one, other],) for one in homes for other in homes if one != other
     ):
         return None
     flows_of: list[list[int]] = [[] for _ in range(model.units)]
@@ -110,7 +110,7 @@ def _ground(model: Model, less: Sequence[int]) -> move_units.Ground | None:
         for memory, room in enumerate(model.room)
     ]
     copy_time = np.array(
-        [[float(model.copy_time(k, flow.size)) for flow in model.flows] for k in range(len(machine.links))] or [[0.0]],
+        [[float(model.copy_time(k, flow.value)) for flow in model.flows] for k in range(len(machine.links))] or [[0.0]],
         dtype=np.float64,
     ).reshape(max(1, len(machine.links)), -1)
     held = [list(own) for own in machine.held_by_link]

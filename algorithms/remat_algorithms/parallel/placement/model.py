@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from remat.plugin import IntArray, Machine, Number, NumberArray, OptionError, Problem, TaskGraph, needed_tasks
+from remat.plugin import IntArray, Link, Machine, Number, NumberArray, OptionError, Problem, TaskGraph, needed_tasks
 
 UNABLE = math.inf
 """Time of a unit on a processor that cannot run it."""
@@ -138,7 +138,7 @@ class Model:
     def free(self) -> bool:
         """Whether all copies take no time."""
         links = range(len(self.machine.links))
-        return not any(self.copy_time(link, flow.size) for link in links for flow in self.flows)
+        return not any(self.copy_time(link, flow.value) for link in links for flow in self.flows)
 
     @property
     def counted(self) -> bool:
@@ -181,7 +181,8 @@ class Model:
                 other = link.target if link.source == memory else link.source
                 far = other if self.star is not None or other == memory else -1
                 mine = tuple(told(resource, {link.source, link.target}) for resource in held)
-                own.add((link.source == memory, far, link.bandwidth, link.latency, link.delay, mine))
+                packed = link.packed if self.graph.ratios else None
+                own.add((link.source == memory, far, link.bandwidth, packed, link.latency, link.delay, mine))
         return frozenset(own)
 
     @cached_property
@@ -202,10 +203,13 @@ class Model:
                 found[task] = processor
         return found
 
-    def copy_time(self, link: int, size: int) -> Number:
-        """Return the time for which a copy occupies its link."""
-        ends = self.machine.links[link]
-        return ends.time(size) - ends.delay
+    def arrival_time(self, link: int, value: int) -> Number:
+        """Return the time from the start of a copy of a value until its arrival."""
+        return _copy_time(self.graph, self.machine.links[link], value)
+
+    def copy_time(self, link: int, value: int) -> Number:
+        """Return the time for which a copy of a value occupies its link."""
+        return self.arrival_time(link, value) - self.machine.links[link].delay
 
     # --- costs of a placement -----------------------------------------------------------------------------------------
 
@@ -220,9 +224,9 @@ class Model:
         for flow in self.flows:
             home = self.memory_of[placed[flow.maker]]
             targets = {self.memory_of[placed[reader]] for reader in flow.readers} - {home}
-            for link in self.ways(home, targets, flow.size):
+            for link in self.ways(home, targets, flow.value):
                 for resource in self.machine.held_by_link[link]:
-                    busy[resource] += float(self.copy_time(link, flow.size))
+                    busy[resource] += float(self.copy_time(link, flow.value))
         return busy
 
     def load(self, placed: Sequence[int]) -> float:
@@ -248,7 +252,7 @@ class Model:
                 over += max(0, held - (room - (less[memory] if less else 0)))
         return over
 
-    def ways(self, home: int, targets: set[int], size: int) -> list[int]:
+    def ways(self, home: int, targets: set[int], value: int) -> list[int]:
         """Return the links over which a value travels from a memory to others, each once."""
         if not targets:
             return []
@@ -258,24 +262,29 @@ class Model:
             return found + [star.back[target] for target in sorted(targets) if target != star.hub]
         found = []
         for target in sorted(targets):
-            for link in self._way(home, target, size):
+            for link in self._way(home, target, value):
                 if link not in found:
                     found.append(link)
         return found
 
-    def route(self, home: int, target: int, size: int) -> tuple[int, ...] | None:
-        """Return the links of the fastest route between two memories; None if they are not connected."""
-        key = (home, target, size)
+    def route(self, home: int, target: int, value: int) -> tuple[int, ...] | None:
+        """Return the links of a value's fastest route between two memories; None if they are not connected."""
+        key = (home, target, int(self.graph.size[value]), self.graph.ratios.get(value))
         if key not in self._ways:
-            self._ways[key] = _quickest(self.machine, home, target, size)
+            times = [float(self.arrival_time(link, value)) for link in range(len(self.machine.links))]
+            self._ways[key] = _quickest(self.machine, home, target, times)
         return self._ways[key]
 
-    def _way(self, home: int, target: int, size: int) -> tuple[int, ...]:
-        found = self.route(home, target, size)
+    def shortest_way(self, home: int, target: int) -> tuple[int, ...] | None:
+        """Return the links of the fastest route of a value without bytes; None if there is no route."""
+        return _quickest(self.machine, home, target, [float(link.latency + link.delay) for link in self.machine.links])
+
+    def _way(self, home: int, target: int, value: int) -> tuple[int, ...]:
+        found = self.route(home, target, value)
         return _no_way(self.machine, home, target) if found is None else found
 
     @cached_property
-    def _ways(self) -> dict[tuple[int, int, int], tuple[int, ...] | None]:
+    def _ways(self) -> dict[tuple[int, int, int, Number | None], tuple[int, ...] | None]:
         return {}
 
 
@@ -508,15 +517,20 @@ def _is_whole(graph: TaskGraph, machine: Machine, flows: Sequence[Flow]) -> bool
     largest = graph.time if graph.times is None else np.maximum(graph.times, 0).max(axis=0)
     if float(largest.sum(dtype=np.float64)) >= LARGEST_WHOLE:
         return False
-    lengths = [link.time(flow.size) for link in machine.links for flow in flows]
+    lengths = [_copy_time(graph, link, flow.value) for link in machine.links for flow in flows]
     return all(isinstance(length, int) and length < LARGEST_WHOLE for length in lengths)
+
+
+def _copy_time(graph: TaskGraph, link: Link, value: int) -> Number:
+    return graph.link_for(link, value).time(int(graph.size[value]))
 
 
 def _check_reachable(machine: Machine) -> None:
     homes = sorted({processor.memory for processor in machine.processors})
+    times = [0.0] * len(machine.links)
     for home in homes:
         for target in homes:
-            if home != target and _quickest(machine, home, target, 0) is None:
+            if home != target and _quickest(machine, home, target, times) is None:
                 _no_way(machine, home, target)
 
 
@@ -525,14 +539,14 @@ def _no_way(machine: Machine, home: int, target: int) -> NoReturn:
     raise OptionError(f"no links lead from memory {names[0]} to {names[1]}", argument="machine")
 
 
-def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int, ...] | None:
-    """Return the links of the fastest route between two memories (Bellman and Ford); None if they are not connected."""
+def _quickest(machine: Machine, home: int, target: int, times: Sequence[float]) -> tuple[int, ...] | None:
+    """Return the links of the fastest route (Bellman and Ford), by the time of each link; None if there is none."""
     far: dict[int, float] = {home: 0.0}
     came: dict[int, int] = {}
     for _ in machine.memories:
         for index, link in enumerate(machine.links):
             if link.source in far:
-                there = far[link.source] + float(link.time(size))
+                there = far[link.source] + times[index]
                 if there < far.get(link.target, math.inf):
                     far[link.target], came[link.target] = there, index
     if target not in far:

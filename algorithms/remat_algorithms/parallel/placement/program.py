@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.plugin import Number
+from remat.plugin import Number, TaskGraph
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.parallel.placement.bounds import SAFE
@@ -67,10 +67,15 @@ def exact_time(time: Number) -> Fraction:
 def steps_of(model: Model) -> Steps:
     """Return a common step for all times of a model."""
     times = {float(time) for time in model.time[np.isfinite(model.time)].tolist()}
-    sizes = {flow.size for flow in model.flows}
-    times |= {float(model.copy_time(link, size)) for link in range(len(model.machine.links)) for size in sizes}
+    values = one_of_each_length(model.graph, (flow.value for flow in model.flows))
+    times |= {float(model.copy_time(link, value)) for link in range(len(model.machine.links)) for value in values}
     longest = np.where(np.isfinite(model.time), model.time, 0).max(axis=0)
     return step_of(times, sum(times) + float(longest.sum()))
+
+
+def one_of_each_length(graph: TaskGraph, values: Iterable[int]) -> list[int]:
+    """Return some of the values: one for each pair of size and compression ratio."""
+    return list({(int(graph.size[value]), graph.ratios.get(value)): value for value in values}.values())
 
 
 def step_of(times: Iterable[Number], total: Number) -> Steps:
@@ -239,8 +244,8 @@ class PlacementProgram:
                 self.program.add(sum(listed) == inside)
         return found
 
-    def _hold_link(self, link: int, used: Any, size: int) -> None:
-        time = self.steps.down(float(self.model.copy_time(link, size)))
+    def _hold_link(self, link: int, used: Any, value: int) -> None:
+        time = self.steps.down(float(self.model.copy_time(link, value)))
         if time:
             for resource in self.model.machine.held_by_link[link]:
                 self.busy[resource].append((used, time))
@@ -259,14 +264,14 @@ class PlacementProgram:
                         there = self.inside[reader].get(memory)
                         # A value produced but not read in this memory is sent.
                         self.program.add_bool_or([sent, ~made[memory]] + ([] if there is None else [there]))
-                    self._hold_link(star.away[memory], sent, flow.size)
+                    self._hold_link(star.away[memory], sent, flow.value)
                 readers = [self.inside[reader][memory] for reader in flow.readers if memory in self.inside[reader]]
                 if readers:
                     received = self.program.new_bool_var("")
                     for there in readers:
                         own = [made[memory]] if memory in made else []
                         self.program.add_bool_or([received, ~there, *own])
-                    self._hold_link(star.back[memory], received, flow.size)
+                    self._hold_link(star.back[memory], received, flow.value)
 
     def _send(self) -> None:
         model = self.model
@@ -279,12 +284,12 @@ class PlacementProgram:
                     for reader in flow.readers:
                         if target in self.inside[reader]:
                             self.program.add_bool_or([passed, ~made, ~self.inside[reader][target]])
-                    for link in model.ways(home, {target}, flow.size):
+                    for link in model.ways(home, {target}, flow.value):
                         if link not in held:
                             held[link] = self.program.new_bool_var("")
                         self.program.add_implication(passed, held[link])
             for link, used in held.items():
-                self._hold_link(link, used, flow.size)
+                self._hold_link(link, used, flow.value)
 
     def _hold(self) -> None:
         """Require that parameters and the bytes of a running unit fit into each memory."""

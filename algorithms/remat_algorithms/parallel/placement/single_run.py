@@ -215,12 +215,12 @@ class Once:
             if memory in there[value]:
                 return there[value][memory]
             source = min(there[value], key=lambda one: (self._far(one, memory, value), one))
-            links = model.route(source, memory, int(graph.size[value]))
+            links = model.route(source, memory, value)
             for link in links or ():
                 ends = model.machine.links[link]
                 if ends.target in there[value]:
                     continue
-                length = model.copy_time(link, int(graph.size[value]))
+                length = model.copy_time(link, value)
                 before = there[value][ends.source]
                 job = Job(COPY, value, tuple(dict.fromkeys(model.machine.held_by_link[link])), length, ends.delay)
                 job.waits = [before] if before >= 0 else []
@@ -253,10 +253,10 @@ class Once:
     def _far(self, source: int, memory: int, value: int) -> float:
         if source == memory:
             return 0.0
-        links = self.model.route(source, memory, int(self.model.graph.size[value]))
+        links = self.model.route(source, memory, value)
         if links is None:
             return math.inf
-        return sum(float(self.model.machine.links[link].time(int(self.model.graph.size[value]))) for link in links)
+        return sum(float(self.model.arrival_time(link, value)) for link in links)
 
     def steps(self, placed: Sequence[int], timed: Timed, *, by_list: bool = False) -> Listing:
         """Return the steps in the order of their starts, each after its predecessors.

@@ -168,10 +168,10 @@ class _Search:
         for flow in model.flows:
             home = placed[flow.maker]
             if unit in flow.readers and home >= 0 and model.memory_of[home] != model.memory_of[processor]:
-                links = model.route(model.memory_of[home], model.memory_of[processor], flow.size)
+                links = model.route(model.memory_of[home], model.memory_of[processor], flow.value)
                 if links is None:
                     return math.inf
-                when = max(when, ends[home] + sum(float(model.machine.links[k].time(flow.size)) for k in links))
+                when = max(when, ends[home] + sum(float(model.arrival_time(link, flow.value)) for link in links))
         return when
 
     def _weigh(self, placed: list[int]) -> bool:

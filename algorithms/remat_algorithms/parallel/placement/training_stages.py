@@ -230,7 +230,7 @@ def staged_layers(
     each = instance.each_layer()
     connections = _connections(machine)
     ways = [
-        choose((float(hop_between(machine, *ends, each[flow.size]).load) for ends in connections), default=0.0)
+        choose((float(hop_between(machine, *ends, each[flow.value]).load) for ends in connections), default=0.0)
         for flow in order.passing
     ]
     total = float(time.max(axis=0).sum()) + 2 * sum(ways)

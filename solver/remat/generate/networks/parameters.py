@@ -48,22 +48,23 @@ class States:
     master : bool, optional
         Whether the states of 16-bit parameters hold a copy of these in fp32; default: where there are states.
     accumulation : {"same", "fp32"}
-        Type in which gradients are added up: that of the parameters, or fp32.
+        Type in which gradients are accumulated: that of the parameters, or fp32.
     parameters, states : str
-        Where they lie between iterations: ``device``, ``host``, ``nvme`` (behind the host), ``any`` (the schedule
-        says); ``static`` parameters, and all that belongs to them, are static memory; ``none`` leaves them out.
+        Their memory between iterations: ``device``, ``host``, ``nvme`` (behind the host), or ``any`` (the schedule
+        chooses). ``static`` parameters, with their gradients and states, are static memory; ``none`` omits them.
     frozen : bool
         Static parameters are not trained: they have neither gradients nor states.
     link, host_speed, nvme : float
-        Bytes/s each way to the host; its speed at updates, the device's being 1; bytes/s between host and NVMe.
+        Bytes/s in each direction between device and host; speed of updates at the host, relative to the device; bytes/s
+        between host and NVMe.
     data, zero : int
-        Ranks that share the batch out, and the stage of ZeRO: what they share out besides.
+        Number of data-parallel ranks, and the ZeRO stage: what they partition in addition to the batch.
     bucket : int
         Bytes of gradients that are exchanged together.
     network, network_latency : float
-        Bytes/s to the next rank, and seconds that each of its messages takes beside.
+        Bytes/s to the next rank, and latency of each message in seconds.
     staleness : int, optional
-        Steps follow each other without end, and use parameters that are so many updates behind.
+        Steps follow each other without end, with parameters that are this many updates old.
     """
 
     optimizer: str = "adam"

@@ -168,7 +168,7 @@ def transformer(
     device : str
         A name of the shipped table.
     before : int
-        Tokens of each sequence before these, which then are a slice of it; all slices have the arithmetic of the whole.
+        Tokens of each sequence that precede this slice; all slices together have the arithmetic of the whole sequence.
     **states
         Fields of `States`: optimizer, where parameters and states lie, ranks that share them out.
 

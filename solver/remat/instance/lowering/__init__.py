@@ -34,7 +34,7 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
     if (samples := samples_of(instance, machine)) is not None:
         return samples.repeated()
     graph: TaskGraph
-    if instance.kind in ("chain", "dag"):
+    if instance.kind in ("chain", "dag", "join"):
         on = machine_of(instance) if machine is None else machine
         graph = _of(instance.kind, f"lower_{instance.kind}")(instance, on)
     elif is_pipeline(instance):

@@ -29,7 +29,7 @@ def lower_chain(instance: ChainInstance, machine: Machine) -> TaskGraph:
     """Lower a `chain` instance, including its parameters, if any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
     if any(link.packed for link in machine.links):
-        graph = replace(graph, ratios=_ratios(instance))
+        graph = replace(graph, ratios=ratios_of(instance))
     if instance.has_parameters:
         from remat.instance.lowering.weights import with_parameters
 
@@ -37,7 +37,7 @@ def lower_chain(instance: ChainInstance, machine: Machine) -> TaskGraph:
     return with_stage_names(graph, [instance.stages])
 
 
-def _ratios(instance: ChainInstance) -> dict[int, Number]:
+def ratios_of(instance: ChainInstance) -> dict[int, Number]:
     """Return the compression ratios of x0, x1, .. and s1, .., in all variants, where they are not those of the link."""
     stages = [stage for stage in instance.stages for _ in range(stage.repeat)]
     outputs = [instance.input_ratio, *(stage.output_ratio for stage in stages)]

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from remat.graph.machine import Machine
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import IntArray, Ragged, Resident, TaskGraph, number_array
-from remat.instance.lowering.chain import cheapest_tasks, graph_of_chain, with_stage_names
+from remat.instance.lowering.chain import cheapest_tasks, graph_of_chain, ratios_of, with_stage_names
 from remat.instance.lowering.chain_arrays import chain_arrays
+from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.instance import JoinInstance
 
 
-def lower_join(instance: JoinInstance) -> TaskGraph:
+def lower_join(instance: JoinInstance, machine: Machine) -> TaskGraph:
     """Lower a `join` instance: all forwards, all saving forwards, the loss, all backwards, each chain by chain."""
     units = instance.units.build()
     chains = [chain_arrays(chain) for chain in instance.each_chain()]
@@ -82,8 +84,15 @@ def lower_join(instance: JoinInstance) -> TaskGraph:
         static_memory=instance.static_memory,
         cheapest=cheapest,
         units=units,
+        ratios=_ratios(instance, first_value.tolist()) if any(link.packed for link in machine.links) else {},
     )
     return with_stage_names(graph, [chain.stages for chain in instance.chains], joined=True)
+
+
+def _ratios(instance: JoinInstance, first_value: list[int]) -> dict[int, Number]:
+    """Return the compression ratios of values that have one of their own; `first_value` is that of each chain."""
+    chains = zip(instance.each_chain(), first_value, strict=False)
+    return {first + value: ratio for chain, first in chains for value, ratio in ratios_of(chain).items()}
 
 
 def _runs(names: object) -> list[NameRun]:

@@ -13,7 +13,7 @@ from remat.report.text.readable_names import shown_in_module, shown_name, shown_
 from remat.report.text.summary import decision_lines, energy_lines, table
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import Kind, by_term, kind_labels
-from remat.report.views.residents import Resident, residents_at
+from remat.report.views.residents import Resident, residents_at, sizes_by_term
 from remat.report.views.slices import slice_maxima, without_dips
 from remat.report.views.traffic import traffic_by_term
 from remat.solving.verifying import Examined
@@ -50,8 +50,9 @@ def to_dict(examined: Examined) -> dict[str, Any]:
             "peak_step": peak.step,
             "residents": [_entry(resident) for resident in listed],
         }
-        if examined.graph.terms and report.ok:
-            memories[memory.name]["terms"] = {term: sum(own.values()) for term, own in by_term(kinds[index]).items()}
+        if examined.graph.terms:
+            terms = {term: sum(own.values()) for term, own in by_term(kinds[index]).items()}
+            memories[memory.name]["terms"] = terms if report.ok else sizes_by_term(listed)
     return {
         "ok": report.ok,
         "makespan": report.makespan,

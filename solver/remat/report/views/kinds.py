@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from remat.graph.taskgraph import (
 )
 from remat.report.views.phases import Phase, phases_of_tasks
 from remat.report.views.task_index_ranges import TreeLayout
+
+T = TypeVar("T")
 
 STATIC, WORKSPACE, REPLACED = "static memory", "workspace", "being replaced"
 
@@ -125,7 +128,12 @@ def by_term(sizes: Mapping[Kind, int]) -> dict[str, dict[Kind, int]]:
     found: dict[str, dict[Kind, int]] = {}
     for kind, size in sorted(sizes.items(), key=lambda item: -item[1]):
         found.setdefault(kind.term, {})[kind] = size
-    return dict(sorted(found.items(), key=lambda item: _ORDER.index(item[0])))
+    return in_order(found)
+
+
+def in_order(terms: Mapping[str, T]) -> dict[str, T]:
+    """Return entries by kind of training memory in the order of tables."""
+    return dict(sorted(terms.items(), key=lambda item: _ORDER.index(item[0])))
 
 
 STATE = -1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remat.graph.machine import Machine, Memory
 from remat.graph.taskgraph import TaskGraph
+from remat.report.views.kinds import REPLACED, STATIC, WORKSPACE, in_order
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.solving.result import Result
 from remat.verifier import Report
@@ -13,11 +15,15 @@ from remat.verifier import Report
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """An occupant of memory: a value (with its module, stage or layer), the workspace of a run, or static memory."""
+    """An occupant of memory: a value (with its module, stage or layer), the workspace of a run, or static memory.
+
+    `term` is the kind of training memory (see `remat.report.views.kinds.Kind.term`).
+    """
 
     name: str
     size: int
     module: str = ""
+    term: str = ""
 
 
 def fullest_memory(result: Result) -> str:
@@ -58,14 +64,30 @@ def residents_at(
     workspace: dict[str, int] = {}
     if step is not None:
         _replay(graph, machine, steps, report, memory, step, held, workspace)
-    listed = [Resident(graph.values[value], size, graph.value_module(value)) for value, size in held.items() if size]
-    listed += [Resident(f"workspace of {task}", size) for task, size in workspace.items() if size]
+    listed = [
+        Resident(graph.values[value], size, graph.value_module(value), graph.term(value))
+        for value, size in held.items()
+        if size
+    ]
+    listed += [Resident(f"workspace of {task}", size, term=WORKSPACE) for task, size in workspace.items() if size]
     if static := graph.static_bytes(machine, memory):
-        listed.append(Resident("static memory", static))
+        listed.append(Resident(STATIC, static, term=STATIC))
     total = report.peaks[machine.memories[memory].name].size
     if step == report.peaks[machine.memories[memory].name].step and total != sum(r.size for r in listed):
-        listed.append(Resident("being replaced, moved or reused", total - sum(r.size for r in listed)))
+        rest = total - sum(resident.size for resident in listed)
+        listed.append(Resident("being replaced, moved or reused", rest, term=REPLACED))
     return sorted(listed, key=lambda resident: (-resident.size, resident.name))
+
+
+def sizes_by_term(residents: Iterable[Resident]) -> dict[str, int]:
+    """Return the bytes of each kind of training memory, in the order of tables; they add up to the residents' bytes.
+
+    Unlike the kinds of stays (see `composition_of`), they are also known for schedules that break rules.
+    """
+    found: dict[str, int] = {}
+    for resident in residents:
+        found[resident.term] = found.get(resident.term, 0) + resident.size
+    return in_order(found)
 
 
 def _initially(graph: TaskGraph, machine: Machine, memory: int) -> dict[int, int]:

@@ -30,7 +30,8 @@ WITHOUT_MEANING = frozenset(
     }
 )
 """Fields that change no plan: a pipeline does not count the network's input and its gradient, its devices keep
-parameters and optimizer states for the whole step, and its links do not compress."""
+parameters and optimizer states for the whole step, and the link between its devices is a bandwidth, without
+compression."""
 
 REFUSED = frozenset(
     {

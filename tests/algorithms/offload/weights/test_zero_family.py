@@ -213,7 +213,7 @@ def test_what_l2l_stashes():
         (
             "store-all",
             {"machine": None, "parameter_memory": None, "optimizer_memory": None},
-            "this one has no parameters",
+            "this algorithm does not support chains with parameters",
         ),
     ],
 )
