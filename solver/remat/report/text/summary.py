@@ -8,6 +8,7 @@ from typing import Any
 from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.plugin.topological_order import in_listed_order
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
@@ -16,6 +17,9 @@ from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report, Steady
+
+IN_ORDER = "reference order"
+"""Part of the name of each class whose schedules begin the tasks in the listed order."""
 
 ROUNDING = 1e-12
 """Gaps up to this share come of rounding."""
@@ -139,6 +143,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     if bounded and (result.lower_bound or not result.makespan):
         yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
+    yield from _stopped(result)
     if result.report is not None:
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
         yield "steps", f"{len(result.report.start):,}"
@@ -147,11 +152,24 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     least = result.least_budget
     scopes = {result.optimal_within, result.scope, None if least is None else least.scope} - {None, ALL_SCHEDULES}
     if scopes:
-        from remat.report.glossary import terms_in
+        from remat.report.glossary import drawn_terms
 
-        words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
+        words = drawn_terms(result.optimal_within, result.scope, None if least is None else least.scope)
         if words:
             yield "see also", ", ".join(f"remat explain {word}" for word in words)
+
+
+def _stopped(result: Result) -> Iterator[tuple[str, str]]:
+    """Say why a search ended that no limit stopped and that proved nothing; the status names limits and proofs."""
+    if result.report is None or result.status is not Status.FEASIBLE or not result.asked:
+        return
+    if result.optimal_within is not None or result.termination is not Termination.COMPLETED:
+        return
+    if result.asked == PORTFOLIO:
+        longer = "; with a time limit, auto uses all of it" if result.default_limit is not None else ""
+        yield "stopped", f"all algorithms that suit the instance have ended, without a proof{longer}"
+    else:
+        yield "stopped", f"{result.asked} has ended, without a proof; algorithm auto asks others, too"
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
@@ -401,7 +419,7 @@ def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _other_bounds(result: Result) -> list[Bound]:
-    """Return bounds on classes of schedules that are tighter than the best bound over all schedules."""
+    """Return bounds on classes that contain the schedule and are tighter than the best bound over all schedules."""
     makespan = result.makespan
     return [
         bound
@@ -409,8 +427,17 @@ def _other_bounds(result: Result) -> list[Bound]:
         # A bound above the makespan belongs to a class that excludes this schedule.
         if bound.scope != ALL_SCHEDULES
         and bound.value > result.lower_bound
-        and (makespan is None or bound.value <= makespan)
+        and (makespan is None or (bound.value <= makespan and _belongs(result, bound)))
     ]
+
+
+def _belongs(result: Result, bound: Bound) -> bool:
+    """Whether the schedule belongs to the class of a bound: its algorithm searches the class, and the order fits."""
+    if bound.scope == result.optimal_within:
+        return True
+    if bound.source != result.algorithm or result.columns is None:
+        return False
+    return IN_ORDER not in bound.scope or in_listed_order(result.graph, result.columns)
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:
