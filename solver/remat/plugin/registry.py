@@ -31,6 +31,10 @@ ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
 """Kinds whose tasks can all run on the first processor: any algorithm for task graphs accepts them by lowering."""
 
 
+PLUG_INS = "plug-ins"
+"""Family of algorithms that do not belong to the zoo."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The conditions and options with which `auto` runs an algorithm.
@@ -219,9 +223,9 @@ class Algorithm:
 
     @property
     def family(self) -> str:
-        """The algorithm's folder in the zoo; for a plug-in, the package."""
+        """The algorithm's folder in the zoo; `PLUG_INS` for all others."""
         package, *inner = self.solver.partition(":")[0].split(".")
-        return inner[0] if package == "remat_algorithms" and inner else package
+        return inner[0] if package == "remat_algorithms" and inner else PLUG_INS
 
     def missing(self) -> tuple[str, ...]:
         """Return the required modules that are not installed."""
