@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -16,7 +17,7 @@ from remat.instance import load
 from remat.instance.lowering import lower
 from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_task
-from remat.report.text.summary import WIDTH, figures, lines_of, summary, table
+from remat.report.text.summary import WIDTH, figures, lines_of, summary, table, transfer_waits
 from remat.solving.result import Result
 from tests import places
 
@@ -97,6 +98,29 @@ def test_links_and_idle_time() -> None:
     assert "disk->working: " in found["transferred"]
     assert "processor: " in found["idle time"]
     assert "io: " in found["idle time"]
+
+
+def test_a_processor_that_waits_for_transfers_is_idle() -> None:
+    storage = [{"name": "ram", "slots": 3}, {"name": "disk", "write_time": 3, "read_time": 2}]
+    loop = remat.adjoint(40, forward_time=1, backward_time=2, storage=storage, time_unit="unit")
+    result = remat.solve(loop, algorithm="disk-revolve")
+    assert result.report is not None
+    assert result.report.idle["processor"] == 0  # its channel is busy
+    runs = sum(step.end - step.start for step in _runs(result))
+    waits = result.makespan - runs
+    assert waits > 0
+    share = f"{100 * waits / result.makespan:.3g}"
+    assert lines(result)["idle time"] == f"processor: {waits:g}, {share} %, of it {waits:g} in transfers"
+    assert f"processor: {waits:g}, {share} %, of it {waits:g} in transfers" in str(remat.verify(loop, result))
+    kept = remat.solve(CHAIN, algorithm="keep-all")
+    assert transfer_waits(kept.report) == {}
+
+
+def _runs(result: Result) -> list[Any]:
+    """The runs of tasks, with start and end."""
+    timeline = result.timeline()
+    listed = zip(timeline["kind"], timeline["start"], timeline["end"], strict=True)
+    return [SimpleNamespace(start=start, end=end) for kind, start, end in listed if kind == "run"]
 
 
 def test_infeasible_and_sufficient() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
@@ -12,6 +14,7 @@ from remat.plugin.topological_order import in_listed_order
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
+from remat.schedule.steps import StepKind
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
@@ -450,13 +453,46 @@ def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True
         return
     shown = {processor.name for processor in machine.processors} if many else report.idle.keys()
     waits = [item for item in report.idle.items() if item[0] in shown]
+    moving = transfer_waits(report)
     for label, (resource, waited) in _labelled("idle time", waits):
-        share = _share(waited, report.makespan)
-        yield label, f"{shown_name(resource)}: {format_time(waited, units)}{share and f', {share}'}"
+        told = waited_text(waited, moving.get(resource, 0), report.makespan, units)
+        yield label, f"{shown_name(resource)}: {told}"
     working = [(name, time) for name, time in report.overlap.items() if report.busy[name] and not many]
     for label, (channel, time) in _labelled("overlap", working):
         busy = report.busy[channel]
         yield label, f"{shown_name(channel)}: {format_time(time, units)} of {format_time(busy, units)} with computation"
+
+
+def transfer_waits(report: Report) -> dict[str, Number]:
+    """Return the time in which each processor runs no task, because it is the channel of a transfer."""
+    subject = report.subject
+    if subject is None:
+        return {}
+    machine, steps = subject.machine, subject.steps
+    held = {resource for resources in machine.held_by_link for resource in resources}
+    blocked = [index for index in range(len(machine.processors)) if index in held]
+    if not blocked:
+        return {}
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    length = (report.end - report.start)[runs]
+    running = dict.fromkeys(blocked, length.dtype.type(0))
+    if steps.on is None:
+        running[0] = length.sum()
+    else:
+        on = steps.on.gather(runs)
+        for index in blocked:
+            running[index] = length[on.rows[on.items == index]].sum()
+        if 0 in running:  # an empty row is the first processor
+            running[0] += length[np.bincount(on.rows, minlength=len(runs)) == 0].sum()
+    found = {machine.processors[index].name: running[index].item() for index in blocked}
+    return {name: report.busy[name] - time for name, time in found.items() if report.busy[name] > time}
+
+
+def waited_text(idle: Number, moving: Number, makespan: Number, units: Units) -> str:
+    """Describe the time in which a resource runs nothing, and how much of it is transfers that occupy it."""
+    share = _share(idle + moving, makespan)
+    text = f"{format_time(idle + moving, units)}{share and f', {share}'}"
+    return f"{text}, of it {format_time(moving, units)} in transfers" if moving else text
 
 
 def _labelled(label: str, items: Iterable[Any]) -> Iterator[tuple[str, Any]]:

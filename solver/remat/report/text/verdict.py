@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat.report.text.readable_names import shown_step
-from remat.report.text.summary import peaks, table, times
+from remat.report.text.summary import peaks, table, times, transfer_waits, waited_text
 from remat.units import Units, format_size, format_time
 from remat.verifier import Report
 
@@ -39,10 +39,12 @@ def verdict_lines(report: Report) -> Iterator[tuple[str, str]]:
     moved = [item for item in report.transferred.items() if item[1] or not many]
     for k, (link, size) in enumerate(moved):
         yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"
-    if len(report.busy) > 1:
+    if len(report.busy) > 1 or report.transferred:
         shown = report.spans.keys() if many else report.idle.keys()
+        moving = transfer_waits(report)
         for k, (resource, idle) in enumerate((name, report.idle[name]) for name in shown):
-            yield "idle time" if k == 0 else "", f"{resource}: {format_time(idle, units)}"
+            told = waited_text(idle, moving.get(resource, 0), report.makespan, units)
+            yield "idle time" if k == 0 else "", f"{resource}: {told}"
     yield "steps", f"{len(report.start):,}"
     for k, note in enumerate(report.notes):
         yield "notes" if k == 0 else "", note
