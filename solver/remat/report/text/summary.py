@@ -475,17 +475,18 @@ def transfer_waits(report: Report) -> dict[str, Number]:
         return {}
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     length = (report.end - report.start)[runs]
-    running = dict.fromkeys(blocked, length.dtype.type(0))
-    if steps.on is None:
-        running[0] = length.sum()
-    else:
-        on = steps.on.gather(runs)
-        for index in blocked:
-            running[index] = length[on.rows[on.items == index]].sum()
-        if 0 in running:  # an empty row is the first processor
-            running[0] += length[np.bincount(on.rows, minlength=len(runs)) == 0].sum()
-    found = {machine.processors[index].name: running[index].item() for index in blocked}
-    return {name: report.busy[name] - time for name, time in found.items() if report.busy[name] > time}
+    first = np.ones(len(runs), dtype=bool)  # a run without processors is on the first one
+    found: dict[str, Number] = {}
+    on = None if steps.on is None else steps.on.gather(runs)
+    if on is not None:
+        first[on.rows] = False
+    for index in blocked:
+        here = first.copy() if index == 0 else np.zeros(len(runs), dtype=bool)
+        if on is not None:
+            here[on.rows[on.items == index]] = True
+        name = machine.processors[index].name
+        found[name] = report.busy[name] - length[here].sum().item()
+    return {name: time for name, time in found.items() if time > 0}
 
 
 def waited_text(idle: Number, moving: Number, makespan: Number, units: Units) -> str:
