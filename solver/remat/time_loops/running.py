@@ -85,12 +85,7 @@ def run(
     """
     plan = _loaded(plan, instance)
     loop_instance, working = _loop_of(plan)
-    if (store is None) != (restore is None):
-        raise OptionError(
-            "give store and restore together, or omit both", argument="store" if store is None else "restore"
-        )
-    if loop_instance.taped and taping is None:
-        raise OptionError("the loop has a tape_size, so the plan may store tapes; give taping, too", argument="taping")
+    _check_functions(loop_instance, store, restore, taping)
     loop = _Loop(
         steps=loop_instance.length,
         taped=loop_instance.taped,
@@ -124,6 +119,16 @@ def _loaded(plan: Any, instance: AnyInstance | None) -> Result | Stream:
         name = "a saved schedule" if isinstance(plan, dict) else repr(os.fspath(plan))
         raise OptionError(f"give the loop of {name}: run(..., instance='loop.json')", argument="instance")
     return schedule_of(instance, plan)
+
+
+def _check_functions(loop: AdjointInstance, store: Any, restore: Any, taping: Any) -> None:
+    """Refuse a missing function."""
+    if (store is None) != (restore is None):
+        raise OptionError(
+            "give store and restore together, or omit both", argument="store" if store is None else "restore"
+        )
+    if loop.taped and taping is None:
+        raise OptionError("the loop has a tape_size, so the plan may store tapes; give taping, too", argument="taping")
 
 
 def _loop_of(plan: Result | Stream) -> tuple[AdjointInstance, str]:
