@@ -10,6 +10,7 @@ from remat.cli.main import main
 from remat.comparing.report.page.build import EXPLAINED, WORDS
 from remat.plugin.registry import algorithms
 from remat.report.glossary import all_terms, drawn_terms, find_term, page, terms_in
+from remat.report.text import curve_tables
 from remat.report.text import summary as summary_module
 from remat.report.text.summary import lines_of, summary
 from remat.report.views.kinds import Kind, kind_label
@@ -70,6 +71,11 @@ def test_every_label_of_a_summary_is_explained():
     labels = {label for name in SOURCES for label in LABEL.findall((folder / f"{name}.py").read_text())}
     assert {"load", "stopped", "other bounds", "verdict", "memory bound", "peak memory", "to be placed"} <= labels
     assert [label for label in sorted(labels - {"see also"}) if find_term(label) is None] == []
+
+
+def test_columns_and_marks_of_sweeps_are_explained():
+    titles = {*curve_tables.HEADER, *curve_tables.PIPELINE_HEADER, curve_tables.BEATEN, "knee"} - {""}
+    assert [title for title in sorted(titles) if find_term(title) is None] == []
 
 
 def test_printed_labels_are_explained():

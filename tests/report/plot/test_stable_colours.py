@@ -7,6 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import remat
+from remat.report.page import page
 from remat.report.palette import GROUPS
 from remat.report.plot.schedule import FONT_SIZES, PADDING, _fitting, picture
 from remat.report.plot.style import figure_of, text_points
@@ -88,6 +89,9 @@ def test_the_picture_and_the_page_use_these_colours(results):
         for label, colour in zip(groups.labels, groups.colours, strict=True):
             shown = "#" + "".join(f"{round(255 * part):02X}" for part in handles[label][:3])
             assert shown == GROUPS[colour]
+        html = page(result)
+        for k, colour in enumerate(groups.colours):
+            assert f"--group-{k}:{GROUPS[colour]};" in html
 
 
 def test_copies_with_room_for_a_name_have_one(results):
