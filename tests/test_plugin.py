@@ -199,5 +199,6 @@ def test_what_the_page_recommends_is_importable_from_the_contract():
     for name in mentioned | set(re.findall(r"`remat\.plugin\.(\w+)`", text)):
         assert getattr(remat.plugin, name) is not None
     for module, names in re.findall(r"^from (remat[\w.]*) import (.+)$", text, re.MULTILINE):
-        assert module in ("remat.plugin", "remat.testing")
+        assert module in ("remat.plugin", "remat.testing", "remat.placement")  # all that the page permits
+        assert f"`{module}`" in text.partition("## A complete example")[0]
         assert all(hasattr(__import__(module, fromlist=["x"]), name.strip()) for name in names.split(","))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remat.errors import QuantityError
 from remat.units import (
     LARGEST_SIZE,
     LARGEST_TOTAL,
@@ -17,6 +18,7 @@ from remat.units import (
     format_sizes,
     format_time,
     parse_bandwidth,
+    parse_budget,
     parse_duration,
     parse_size,
     parse_time,
@@ -134,6 +136,27 @@ def test_units_that_are_nearly_right(read, text, meant):
         read(text)
     offered = re.findall(r"[\d.]+[a-zA-Z]+(?=\?| or )", str(caught.value).partition("did you mean")[2])
     assert all(read(size) > 0 for size in offered)
+
+
+@pytest.mark.parametrize(
+    ("budget", "size"),
+    [("1.7GiB", 1825361100), ("0.9B", 0), ("2.5kB", 2500), ("12GB", 12 * 10**9), (7, 7), ("7", 7)],
+)
+def test_budgets_are_rounded_down_to_whole_bytes(budget, size):
+    assert parse_budget(budget) == size
+
+
+@pytest.mark.parametrize("budget", ["1.5", 1.5, "-1GB", "1.7XB", "1e40GB", True, "nanGB"])
+def test_what_is_no_size_is_no_budget(budget):
+    with pytest.raises(QuantityError):
+        parse_budget(budget)
+
+
+def test_sizes_of_instances_stay_exact():
+    with pytest.raises(QuantityError, match=r"'1.7GiB' is not a whole number"):
+        parse_size("1.7GiB")
+    with pytest.raises(QuantityError, match="counts memory in units"):
+        parse_budget("1.7GiB", Units(memory="unit"))
 
 
 def test_units_have_no_bytes():

@@ -150,6 +150,21 @@ def parse_size(value: object, units: Units | None = None) -> int:
     return _as_size(_rounded(value) if isinstance(value, float) else Decimal(value), brief(value))
 
 
+def parse_budget(value: object, units: Units | None = None) -> int:
+    """Read a budget: a size, rounded down to whole bytes if it has a unit, so that ``"1.7GiB"`` is one.
+
+    Raises
+    ------
+    QuantityError
+        As `parse_size`.
+    """
+    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+    factor = _SIZE_FACTORS.get(match[2]) if match is not None and match[2] else None
+    if match is None or factor is None or (units is not None and units.memory == "unit"):
+        return parse_size(value, units)
+    return _as_size((Decimal(match[1]) * factor).to_integral_value(ROUND_FLOOR), brief(value))
+
+
 def _rounded(value: float) -> Decimal:
     """Return the whole number that a float represents up to rounding; negative and infinite floats unchanged."""
     number = Decimal(value)

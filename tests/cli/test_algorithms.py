@@ -9,6 +9,7 @@ from pydantic import Field
 
 from remat.plugin import registry
 from remat.plugin.options import Options
+from remat.plugin.proposal import Proposal
 from remat.plugin.registry import KINDS
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo
@@ -149,3 +150,15 @@ def test_an_unknown_algorithm_gets_a_suggestion(run: Run, zoo: Zoo) -> None:
     run("algorithms", "keepall").assert_refused("'keepall'", "did you mean 'keep-all'?")
     run("algorithms", "zzz").assert_refused("known are")
     run("algorithms", "for-trees", "--kind", "dag").assert_refused("--kind", "solves tree, not dag")
+
+
+def test_plug_ins_have_one_heading_at_the_end(run: Run, zoo: Zoo) -> None:
+    names = ("zz-first", "aa-second")
+    for name in names:
+        zoo(name, lambda problem, options, context: Proposal())
+    lines = run("algorithms").out.splitlines()
+    headings = [line for line in lines if line.isupper()]
+    assert headings[-1] == "PLUG-INS"
+    assert headings.count("PLUG-INS") == 1
+    after = lines[lines.index("PLUG-INS") :]
+    assert all(any(line.split()[0] == name for line in after if line.split()) for name in names)

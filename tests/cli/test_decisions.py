@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 
 import pytest
@@ -54,6 +55,28 @@ def test_stages_in_all_formats(run, files):
     assert rows == result.stage_decisions.to_dicts()
     listed = list(csv.DictReader(io.StringIO(run("decisions", *arguments, "--by", "stage", "--format", "csv").out)))
     assert [(row["stage"], row["layers"]) for row in listed] == [("0", "0"), ("1", "1"), ("2", "2")]
+
+
+def test_copies_are_listed_with_their_times(run, tmp_path):
+    chain = remat.chain(
+        forward_time=[3, 1, 2, 4],
+        backward_time=2,
+        output_size=[40, 30, 20, 10],
+        saved_size=5,
+        input_size=20,
+        machine=remat.device(150, link=10),
+    )
+    result = remat.solve(chain, algorithm="offload-greedy")
+    save_instance(chain, tmp_path / "net.json")
+    result.save(tmp_path / "plan.json")
+    lines = run("decisions", str(tmp_path / "plan.json"), "--of", str(tmp_path / "net.json")).out.splitlines()
+    columns = [lines[0].index(heading) for heading in ("moved out", "waits in", "moved back", "read by")]
+    line = next(line for line in lines if line.startswith("s1 "))
+    cells = [line[start:end].strip() for start, end in itertools.pairwise(columns)]
+    assert cells == ["3 s to 3.5 s", "host 3 s to 14.5 s", "14 s to 14.5 s"]
+    told = result.decisions["s1"].to_dict()["transfers"]
+    assert [(move["source"], move["start"], move["end"]) for move in told] == [("device", 3, 3.5), ("host", 14, 14.5)]
+    assert "recompute time" not in lines[0]  # nothing is recomputed
 
 
 def test_a_tree_has_no_stages(run, tmp_path):

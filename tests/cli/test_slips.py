@@ -211,7 +211,7 @@ def test_an_instance_on_a_terminal_asks_for_a_file(run: Run, monkeypatch: pytest
         (("algorithms", "revolve-chian"), "revolve-chain"),
         (("algorithms", "offload"), None),
         (("algorithms", "checkpoint"), None),
-        (("explain", "memory"), None),
+        (("explain", "kernel"), None),
         (("planner",), None),
         (("sovle", "x.json"), "solve"),
         (("show", "example:llama3"), None),

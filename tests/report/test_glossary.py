@@ -1,6 +1,7 @@
 """Words of answers: each is explained, and answers name those that they use."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,10 @@ import remat
 from remat.cli.main import main
 from remat.comparing.report.page.build import EXPLAINED, WORDS
 from remat.plugin.registry import algorithms
-from remat.report.glossary import all_terms, find_term, page, terms_in
-from remat.report.text.summary import summary
+from remat.report.glossary import all_terms, drawn_terms, find_term, page, terms_in
+from remat.report.text import curve_tables
+from remat.report.text import summary as summary_module
+from remat.report.text.summary import lines_of, summary
 from remat.report.views.kinds import Kind, kind_label
 from tests import places
 
@@ -56,6 +59,38 @@ def test_words_of_legends_and_of_headings_are_explained():
 @pytest.mark.parametrize("name", PRINTED)
 def test_labels_of_pipelines_are_explained(name):
     assert find_term(name)
+
+
+SOURCES = ("summary", "plan_view", "verdict", "facts", "shortfall_lines", "schedule_view")
+LABEL = re.compile(r'(?:yield \(?\s*|_labelled\()"([a-z][a-z -]*)"(?:,| if)')
+
+
+def test_every_label_of_a_summary_is_explained():
+    """The labels are read from the source, so that no answer needs to be found for each of them."""
+    folder = Path(summary_module.__file__).parent
+    labels = {label for name in SOURCES for label in LABEL.findall((folder / f"{name}.py").read_text())}
+    assert {"load", "stopped", "other bounds", "verdict", "memory bound", "peak memory", "to be placed"} <= labels
+    assert [label for label in sorted(labels - {"see also"}) if find_term(label) is None] == []
+
+
+def test_columns_and_marks_of_sweeps_are_explained():
+    titles = {*curve_tables.HEADER, *curve_tables.PIPELINE_HEADER, curve_tables.BEATEN, "knee"} - {""}
+    assert [title for title in sorted(titles) if find_term(title) is None] == []
+
+
+def test_printed_labels_are_explained():
+    chain = remat.example("lecture_l5")
+    for result in (remat.solve(chain, budget=6), remat.solve(chain, algorithm="revolve", budget=4)):
+        shown = {label for label, _ in lines_of(result)} - {"", "see also"}
+        assert [label for label in shown if find_term(label) is None] == []
+
+
+def test_only_terms_with_a_picture_are_referred_to():
+    assert drawn_terms("whole-value offloading in the reference order, at most 2 copies of a value over a link")
+    assert drawn_terms("sequential schedules in one memory") == ()
+    assert terms_in("sequential schedules in one memory")
+    for algorithm in algorithms():
+        assert all(find_term(name).picture for name in drawn_terms(algorithm.within))
 
 
 def test_answers_refer_to_their_terms(capsys):

@@ -159,3 +159,37 @@ def test_unused_slots_are_remarked() -> None:
     assert f"{free} of 9 slots of ram stay unused" in " ".join(found.summary().split())
     tight = remat.solve(remat.adjoint(30, storage=[{"name": "ram", "slots": 2}]), algorithm="revolve")
     assert "stay unused" not in tight.summary()
+
+
+def test_a_saved_plan_is_run_with_its_instance(tmp_path: Any) -> None:
+    loop = remat.adjoint(30, storage=[{"name": "ram", "slots": 3}])
+    plan = remat.solve(loop, algorithm="revolve")
+    plan.save(tmp_path / "plan.json")
+    given = {"forward": lambda i, x: step(x), "backward": lambda i, x, y: y * (1 + 2 * RATE * x), "final": 1.0}
+    expected = pytest.approx(straight(30), rel=1e-12)
+    for saved in (tmp_path / "plan.json", str(tmp_path / "plan.json"), plan.to_dict()):
+        assert run(saved, 1.0, instance=loop, **given) == expected
+        with pytest.raises(remat.OptionError, match="instance: give the loop of"):
+            run(saved, 1.0, **given)
+    assert remat.adjoint.run(str(tmp_path / "plan.json"), 1.0, instance=loop, **given) == expected
+    with pytest.raises(remat.OptionError, match=r"plan: expected the result of remat\.solve .* not 3"):
+        run(3, 1.0, **given)  # type: ignore[arg-type]
+    with pytest.raises(remat.OptionError, match="this plan knows its loop"):
+        run(plan, 1.0, instance=loop, **given)
+    with pytest.raises(remat.OptionError, match="give its own instance"):
+        run(plan.to_dict(), 1.0, instance=remat.adjoint(31), **given)
+
+
+def test_the_adjoint_may_depend_on_the_last_state() -> None:
+    loop = remat.adjoint(20, storage=[{"name": "ram", "slots": 3}])
+
+    def backward(i: int, state: float, adjoint: Any) -> Any:
+        if i == 19:
+            adjoint = step(state)  # of half of its square
+        return adjoint * (1 + 2 * RATE * state)
+
+    last = 1.0
+    for _ in range(20):
+        last = step(last)
+    found = run(remat.solve(loop), 1.0, forward=lambda i, x: step(x), backward=backward)
+    assert found == pytest.approx(last * straight(20), rel=1e-12)

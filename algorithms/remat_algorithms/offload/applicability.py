@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MOST_WHOLE_MOVES = 8
 """Maximum number of tasks for which moves between memories are chosen exactly."""
 
+MOST_RECOMPUTED = 14
+"""Maximum number of tasks for which moves and recomputations are chosen exactly; with 16, few searches end."""
+
 
 def several_memories(problem: Problem) -> bool:
     """Whether a step has parameters, on a machine with several memories."""
@@ -43,12 +46,16 @@ def endless(problem: Problem) -> bool:
 
 def few_moves(problem: Problem) -> bool:
     """Whether a graph is small enough to search all moves of its values."""
-    return (
-        plain(problem)
-        and can_offload(problem)
-        and one_processor(problem)
-        and len(problem.graph.tasks) <= MOST_WHOLE_MOVES
-    )
+    return _searchable(problem, MOST_WHOLE_MOVES)
+
+
+def few_moves_and_runs(problem: Problem) -> bool:
+    """Whether a graph is small enough to search all moves of its values and all recomputations."""
+    return _searchable(problem, MOST_RECOMPUTED)
+
+
+def _searchable(problem: Problem, tasks: int) -> bool:
+    return plain(problem) and can_offload(problem) and one_processor(problem) and len(problem.graph.tasks) <= tasks
 
 
 def large(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ import click
 
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
-from remat.plugin.registry import KINDS
+from remat.plugin.registry import KINDS, PLUG_INS
 from remat.report.text.columns import aligned, room
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _by_family(listed: Sequence[Algorithm]) -> str:
     below = columns - indent < NARROW_SUMMARY
     indent = 6 if below else indent
     lines: list[str] = []
-    for family, members in sorted(families.items()):
+    for family, members in sorted(families.items(), key=lambda one: (one[0] == PLUG_INS, one[0])):
         lines += ["", family.upper()] if lines else [family.upper()]
         for algorithm in members:
             missing = algorithm.missing()

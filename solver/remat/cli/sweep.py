@@ -69,7 +69,7 @@ class _Given:
     "-b",
     "--budget",
     "budgets",
-    metavar="SIZE,...",
+    metavar="[NAME=]SIZE,...",
     multiple=True,
     help="Budgets of the working memory (adjoint: the fastest storage level): sizes, or shares such as 80%.",
 )
@@ -100,7 +100,7 @@ def command(session: Session, /, **given: Any) -> int:
     units = loaded.units.build()
     model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
-    common.warn_of_bare_budgets(session, [("", size) for size in sizes], loaded, model)
+    common.warn_of_bare_budgets(session, [("", size.rpartition("=")[2]) for size in sizes], loaded, model)
     with progress(session, units, f"sweeping {loaded.name or asked.instance}") as listener:
         found = sweep(
             loaded,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,14 +13,7 @@ from remat.errors import InstanceError, RematError, ScheduleForInstanceError
 
 if TYPE_CHECKING:
     from remat.solving.verifying import Examined
-    from remat.units import Units
     from remat.verifier import Report
-
-MOST_LINKS = 8
-"""Up to this number, all links are listed; beyond it, only links that transfer data."""
-
-MOST_SHOWN = 20
-"""Number of violations in the table; the JSON document has all that the verifier reports."""
 
 HELP = """Check that a schedule is valid for its instance.
 
@@ -81,14 +73,13 @@ def command(
     else:
         examined = examine(loaded, document, machine=model, budget=capacities, any_instance=any_instance)
     report = examined.report
-    causes = {name: _step_name(examined, peak.step) for name, peak in report.peaks.items()}
     if format_ == "json":
+        causes = {name: _step_name(examined, peak.step) for name, peak in report.peaks.items()}
         emit(json.dumps(_verdict(report, causes), indent=2, ensure_ascii=False))
     elif not session.quiet:
-        from remat.report.text.summary import table
+        from remat.report.text.verdict import verdict
 
-        shown = {name: _shown_step(examined, peak.step) for name, peak in report.peaks.items()}
-        emit(table(_lines(report, units, shown)))
+        emit(verdict(report))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
 
 
@@ -111,42 +102,6 @@ def _step_name(examined: Examined, index: int | None) -> str:
     if isinstance(step, Run):
         return f"{step.task} (step {index})"
     return f"copy of {step.value} (step {index})" if isinstance(step, Copy) else f"drop (step {index})"
-
-
-def _shown_step(examined: Examined, index: int | None) -> str:
-    """Name a step for people."""
-    from remat.report.text.readable_names import shown_step
-
-    shown = shown_step(examined.graph, examined.machine, examined.steps, index, short=True)
-    return shown if index is None else f"{shown} (step {index})"
-
-
-def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import peaks, times
-    from remat.units import format_size, format_time
-
-    count = len(report.violations)
-    yield "verdict", "ok" if report.ok else f"{count} violation{'s' if count > 1 else ''}"
-    for k, violation in enumerate(report.violations[:MOST_SHOWN]):
-        yield "violations" if k == 0 else "", str(violation)
-    if count > MOST_SHOWN:
-        yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
-    yield from times(report, units)
-    yield "recompute time", format_time(report.recompute_time, units)
-    yield from peaks(report, units, causes)
-    for k, (name, size) in enumerate(report.arenas.items()):
-        yield "arena" if k == 0 else "", f"{name}: {format_size(size, units, both=True)}"
-    many = len(report.transferred) > MOST_LINKS
-    moved = [item for item in report.transferred.items() if item[1] or not many]
-    for k, (link, size) in enumerate(moved):
-        yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"
-    if len(report.busy) > 1:
-        shown = report.spans.keys() if many else report.idle.keys()
-        for k, (resource, idle) in enumerate((name, report.idle[name]) for name in shown):
-            yield "idle time" if k == 0 else "", f"{resource}: {format_time(idle, units)}"
-    yield "steps", f"{len(report.start):,}"
-    for k, note in enumerate(report.notes):
-        yield "notes" if k == 0 else "", note
 
 
 def _verdict(report: Report, causes: dict[str, str]) -> dict[str, Any]:

@@ -204,13 +204,26 @@ class Comparison(Shown):
         return sorted(unbeaten, key=lambda cell: cell.answer.outcome is not Outcome.OPTIMAL)
 
     def standings(self, *, by_family: bool = False) -> list[Standing]:
-        """Return the results of each algorithm, best first: by unbeaten cells, solved cells, ratio to the best."""
+        """Return the results of each algorithm in the order of the ranking; last those that solved no cell.
+
+        Without a cell that all solved, the order is by unbeaten cells, solved cells and ratio to the best.
+        """
         groups: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.cells:
             if cell.job.algorithm:
                 groups.setdefault((cell.job.family if by_family else "", cell.job.algorithm), []).append(cell)
         listed = [self._standing(algorithm, family, cells) for (family, algorithm), cells in groups.items()]
-        return sorted(listed, key=lambda s: (s.family, -s.wins, -s.solved, s.ratio_to_best or math.inf, s.algorithm))
+        place: dict[tuple[str, str], int] = {}
+        for family in {family for family, _ in groups}:
+            ranking = self.ranking(family if by_family else None)
+            ranks = ranking.ranks if ranking.common else ()
+            place |= {(family, rank.algorithm): k for k, rank in enumerate(ranks)}
+
+        def key(s: Standing) -> tuple[Any, ...]:
+            rank = place.get((s.family, s.algorithm), len(listed))
+            return s.family, rank, -s.wins, -s.solved, s.ratio_to_best or math.inf, s.algorithm
+
+        return sorted(listed, key=key)
 
     def ranking(self, family: str | None = None) -> Ranking:
         """Rank the algorithms with solved cells on the cells that all of them solved, for a fair comparison.

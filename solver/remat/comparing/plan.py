@@ -16,7 +16,7 @@ from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.errors import OptionError
 from remat.plugin import registry
 from remat.solving.relative_budget import NOTHING, share_of
-from remat.units import Units, parse_size
+from remat.units import Units, parse_budget
 
 EXAMPLE = "example:"
 SUFFIXES = (".json", ".json.gz")
@@ -228,7 +228,7 @@ def _capacities(request: Request, described: Described) -> list[tuple[str, int |
         try:
             share = share_of(budget)
             if share is None:
-                listed.append((str(budget), parse_size(budget, units), ""))
+                listed.append((str(budget), parse_budget(budget, units), ""))
             else:
                 listed.append(_part(str(budget), share, described))
         except ValueError as error:

@@ -23,7 +23,7 @@ from remat.instance import MachineModel
 from remat.messages import nearest
 from remat.solving.problem_setup import read_seconds, read_share
 from remat.solving.relative_budget import plain_budget, share_of
-from remat.units import parse_size
+from remat.units import parse_budget
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -204,7 +204,7 @@ def _readable(budget: object) -> int | str:
     try:
         plain: int | str = plain_budget(budget)
         if share_of(plain) is None:
-            parse_size(plain)
+            parse_budget(plain)
     except ValueError as error:
         raise OptionError(f"{error}", argument="budgets") from None
     return plain
@@ -237,7 +237,7 @@ def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> 
 def _memory(limit: int | str | None, workers: int) -> int | None:
     if limit is not None:
         try:
-            return parse_size(limit)
+            return parse_budget(limit)
         except ValueError as error:
             raise OptionError(f"{error}", argument="memory_limit") from None
     try:

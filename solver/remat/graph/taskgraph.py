@@ -182,7 +182,7 @@ class TaskEnergy:
         return row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TaskGraph:
     """Tasks and values as arrays.
 
@@ -273,6 +273,9 @@ class TaskGraph:
     modules: Sequence[str] | None = None
     terms: Mapping[str, str] = field(default_factory=dict[str, str])
     units: Units = field(default_factory=Units)
+
+    def __repr__(self) -> str:
+        return f"<TaskGraph: {len(self.tasks):,} tasks, {len(self.values):,} values>"
 
     @cached_property
     def producers(self) -> Ragged:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from remat.placement.minimum_capacity import least_capacity
+from remat.placement.minimum_capacity import least_capacity, peak_of
 from remat.placement.place import Placement, Unplaceable, place
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "Unplaceable",
     "least_capacity",
     "modulo_of",
+    "peak_of",
     "place",
     "place_modulo",
     "place_orders",

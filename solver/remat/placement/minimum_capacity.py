@@ -11,6 +11,49 @@ from remat.schedule.steps import Steps
 _LARGEST = 2**62
 
 
+def peak_of(graph: TaskGraph, machine: Machine, steps: Steps, memory: int | None = None) -> int:
+    """Return the minimum capacity of a memory with which steps can be placed, whatever its budget.
+
+    Of steps that run one after the other this is their peak, static bytes included. With transfers it may be less than
+    the peak without a budget: in a full memory, a step waits for the bytes that a transfer releases.
+
+    Parameters
+    ----------
+    graph, machine
+        The task graph, and the machine that runs it (``problem.graph`` and ``problem.machine``).
+    steps : Steps
+    memory : int, optional
+        Index of the memory; default is that of the first processor. The others have no limit.
+
+    Raises
+    ------
+    ValueError
+        If the steps cannot be placed in any capacity.
+
+    Notes
+    -----
+    O(log capacity) placements, and usually two or three.
+
+    Examples
+    --------
+    >>> import remat
+    >>> from remat.placement import peak_of
+    >>> chain = remat.chain(forward_time=[1, 1], backward_time=1, output_size=4, input_size=2)
+    >>> result = remat.solve(chain, algorithm="keep-all")
+    >>> peak_of(result.graph, result.machine, result.columns) == result.peak_memory["memory"]
+    True
+    """
+    name = machine.memories[machine.processors[0].memory if memory is None else memory].name
+    empty = machine.with_capacities({one.name: None for one in machine.memories} | {name: 0})
+    outcome = place(graph, empty, steps)
+    if not isinstance(outcome, Unplaceable):
+        return 0
+    found = least_capacity(graph, empty, steps, outcome)
+    if found is None:
+        raise ValueError(f"step {outcome.step} cannot be placed in any capacity of {name!r}")
+    return found
+
+
 def least_capacity(graph: TaskGraph, machine: Machine, steps: Steps, overrun: Unplaceable) -> int | None:
     """Return the minimum capacity of the memory that is too small with which the steps fit; None if none helps.
 

@@ -31,6 +31,10 @@ ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
 """Kinds whose tasks can all run on the first processor: any algorithm for task graphs accepts them by lowering."""
 
 
+PLUG_INS = "plug-ins"
+"""Family of algorithms that do not belong to the zoo."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The conditions and options with which `auto` runs an algorithm.
@@ -219,9 +223,9 @@ class Algorithm:
 
     @property
     def family(self) -> str:
-        """The algorithm's folder in the zoo; for a plug-in, the package."""
+        """The algorithm's folder in the zoo; `PLUG_INS` for all others."""
         package, *inner = self.solver.partition(":")[0].split(".")
-        return inner[0] if package == "remat_algorithms" and inner else package
+        return inner[0] if package == "remat_algorithms" and inner else PLUG_INS
 
     def missing(self) -> tuple[str, ...]:
         """Return the required modules that are not installed."""
@@ -387,7 +391,7 @@ def find(given: str | Algorithm, kind: str) -> Algorithm:
     name = algorithm.name
     if not algorithm.accepts(kind):
         raise OptionError(
-            f"{name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of {_names(algorithms(kind))}",
+            f"{name!r} solves {', '.join(algorithm.kinds)}, not {kind}; {_instead(name, kind)}",
             argument="algorithm",
         )
     if missing := algorithm.missing():
@@ -411,6 +415,19 @@ def _named(name: str, kind: str) -> Algorithm:
     near = nearest(name, known)
     hint = f"; did you mean {near!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
     raise OptionError(f"unknown algorithm {brief(name)}{hint}", argument="algorithm")
+
+
+def _instead(name: str, kind: str) -> str:
+    """Suggest algorithms for a kind whose names are alike; otherwise list all, the strongest ones first."""
+    listed = algorithms(kind)
+    parts = {name, *name.split("-")} - {kind}
+    near = [one.name for one in listed if name in one.name]
+    near = near or [one.name for one in listed if parts & set(one.name.split("-"))]
+    if not near and (slip := nearest(name, [one.name for one in listed])):
+        near = [slip]
+    if near:
+        return f"did you mean {listing(map(repr, sorted(near, key=lambda one: (len(one), one))))}?"
+    return f"use one of {_names(sorted(listed, key=lambda one: (bool(one.covered_by), one.guarantee != 'exact')))}"
 
 
 def _names(listed: Sequence[Algorithm]) -> str:

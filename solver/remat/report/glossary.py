@@ -63,7 +63,7 @@ def find_term(asked: str) -> Term | None:
 
 
 def terms_in(*scopes: str | None) -> tuple[str, ...]:
-    """Return the names of the terms that explain the classes of schedules of an answer."""
+    """Return the names of the terms that define the classes of schedules of an answer."""
     found: dict[str, None] = {}
     for scope in filter(None, scopes):
         if scope == ALL_SCHEDULES:
@@ -78,6 +78,11 @@ def terms_in(*scopes: str | None) -> tuple[str, ...]:
         elif scope.startswith("the "):  # one schedule, which has a name
             found["strategy"] = None
     return tuple(found)
+
+
+def drawn_terms(*scopes: str | None) -> tuple[str, ...]:
+    """Return those of `terms_in` that say more than the answer does: they have a picture."""
+    return tuple(term.name for term in all_terms() if term.picture and term.name in terms_in(*scopes))
 
 
 def explained(term: Term) -> Iterator[str]:

@@ -141,6 +141,9 @@ class StepView(Sequence[Step]):
     def __len__(self) -> int:
         return len(self.columns)
 
+    def __repr__(self) -> str:
+        return f"<StepView: {len(self):,} steps>"
+
     @overload
     def __getitem__(self, index: int) -> Step: ...
     @overload

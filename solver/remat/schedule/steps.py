@@ -24,7 +24,7 @@ class StepKind(IntEnum):
     DROP = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Steps:
     """An ordered list of steps, one column per property.
 
@@ -71,6 +71,9 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def __repr__(self) -> str:
+        return f"<Steps: {len(self):,} steps>"
 
     def placed(self, start: NumberArray) -> Steps:
         """Return the same steps with start times."""

@@ -10,7 +10,7 @@ from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.messages import brief, unknown_memory
 from remat.plugin.problem import Problem, budget_memory
-from remat.units import Units, parse_size
+from remat.units import Units, parse_budget
 
 if TYPE_CHECKING:
     from remat.solving.relative_budget import Wholes
@@ -95,7 +95,7 @@ def read_capacity(size: float | str, wholes: Wholes, memory: str, units: Units) 
         size = plain_budget(size)
         share = share_of(size)
         if share is None:
-            return parse_size(size, units)
+            return parse_budget(size, units)
     except ValueError as error:
         raise OptionError(f"{error}", argument="budget") from None
     return wholes.part(share, memory, str(size).strip())

@@ -24,7 +24,7 @@ from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.solving.strategy_minimum import least_of_strategy
 from remat.units import Number
-from remat.verifier import Report, Violation, check
+from remat.verifier import Report, Subject, Violation, check
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
@@ -361,15 +361,14 @@ def _judge(
         for memory, bound in zip(problem.machine.memories, problem.memory_bounds, strict=True)
         if bound is not None
     }
-    graph = problem.graph if own is None else own
+    graph, report = _with_subject(problem, problem.graph if own is None else own, steps, report)
     notes = (*proposal.notes, *remedies(problem, solver, options, scope))
     if status is Status.UNKNOWN and scope is None and not notes and termination is Termination.COMPLETED:
         notes = (f"{solver.name}: no schedule that fits; another algorithm may find one",)
     return Result(
         instance_name=problem.instance.name,
         instance=problem.instance,
-        # The graph of the result has parameters in the memories that the schedule chose, for drawings.
-        graph=graph if steps is None else started(graph, problem.machine, steps),
+        graph=graph,
         orders=proposal.orders if stream is None else stream.orders,
         pattern=None if stream is None else stream.pattern,
         machine=problem.machine,
@@ -394,6 +393,16 @@ def _judge(
         notes=notes,
         log=proposal.log,
     )
+
+
+def _with_subject(
+    problem: Problem, graph: TaskGraph, steps: Steps | None, report: Report | None
+) -> tuple[TaskGraph, Report | None]:
+    """Return the graph with parameters in the memories that the schedule chose, and the report that names it."""
+    if steps is None or report is None:
+        return graph, report
+    graph = started(graph, problem.machine, steps)
+    return graph, replace(report, subject=Subject(graph, problem.machine, steps, problem.units))
 
 
 def _without_schedule(

@@ -218,7 +218,7 @@ class Setup:
                 result = _solved(problem, solver, chosen, context, warm_start)
             else:
                 result = _known_or_solved(problem, solver, chosen, context, self.known)
-        return replace(result, default_limit=context.default_limit)
+        return replace(result, asked=solver.name, default_limit=context.default_limit)
 
 
 def _is_open(problem: Problem) -> bool:

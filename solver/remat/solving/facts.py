@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -53,9 +54,11 @@ class Largest:
     module: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Facts:
     """An instance's facts. Times are in the instance's time unit, sizes in its memory unit.
+
+    Their text is what `remat show` prints.
 
     Attributes
     ----------
@@ -107,6 +110,8 @@ class Facts:
         The schedule whose peak that is.
     """
 
+    _shown_by: ClassVar[str] = "remat.report.text.facts"
+
     kind: str
     name: str
     digest: str
@@ -137,7 +142,11 @@ class Facts:
     hiding: Hiding | None
     terms: tuple[Term, ...] = ()
     ranks: int = 1
-    alone: Result | None = field(default=None, repr=False)
+    alone: Result | None = None
+
+    def __repr__(self) -> str:
+        text: str = import_module(self._shown_by).facts_table(self)
+        return text
 
     @property
     def too_small(self) -> tuple[str, ...]:

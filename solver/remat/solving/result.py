@@ -165,6 +165,8 @@ class Result(Shown):
     log : tuple of str
         Failures of algorithms that `auto` asked, and refuted claims. A line that begins with ``bug:`` is a fault of an
         algorithm, not of the input.
+    asked : str
+        The algorithm that the caller named, such as ``auto``; empty if none was.
     default_limit : float or None
         The seconds of the default time limit, where the caller gave none.
     pattern : Pattern, ModuloSchedule or None
@@ -202,6 +204,7 @@ class Result(Shown):
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     log: tuple[str, ...] = ()
+    asked: str = field(default="", compare=False)
     default_limit: float | None = field(default=None, compare=False)
     orders: Orders | None = None
     pattern: PeriodicSchedule | None = None

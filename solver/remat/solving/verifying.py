@@ -30,7 +30,7 @@ from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import is_met
 from remat.solving.result import Result
 from remat.units import LARGEST_TOTAL, Number, Units, format_size, parse_number, parse_time
-from remat.verifier import Report, Violation, check, check_addresses, check_cycle, nothing_run
+from remat.verifier import Report, Subject, Violation, check, check_addresses, check_cycle, nothing_run
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -113,6 +113,10 @@ class Examined:
     orders: Orders | None = None
     pattern: PeriodicSchedule | None = None
     addresses: AddressTable | None = None
+
+    def __post_init__(self) -> None:
+        subject = Subject(self.graph, self.machine, self.steps, self.instance.units.build())
+        object.__setattr__(self, "report", replace(self.report, subject=subject))
 
     def as_result(self) -> Result:
         """Return the schedule as a result, for example to draw it.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from remat.errors import OptionError
 from remat.instance import AdjointInstance
+from remat.messages import brief
 from remat.schedule.document import Copy, Drop, Run, Step
+from remat.solving.external_schedule import schedule_of
+from remat.solving.problem_setup import AnyInstance
 from remat.solving.result import Result
 from remat.time_loops.streaming import Stream
 
@@ -21,9 +25,10 @@ Discard = Callable[[int, str], None]
 
 
 def run(
-    plan: Result | Stream,
+    plan: Result | Stream | str | os.PathLike[str] | dict[str, Any],
     initial: State,
     *,
+    instance: AnyInstance | None = None,
     forward: Forward,
     backward: Backward,
     final: Any = None,
@@ -38,10 +43,12 @@ def run(
 
     Parameters
     ----------
-    plan : Result or Stream
-        From `remat.solve` or `remat.stream`, for a loop of kind `adjoint`.
+    plan : Result, Stream, path or dict
+        From `remat.solve` or `remat.stream`, for a loop of kind `adjoint`; or a saved schedule of `instance`.
     initial : object
         The state x_0.
+    instance : path, open file, dict or instance, optional
+        The loop of a saved schedule.
     forward : callable
         ``forward(i, state)`` returns the next state. It must not modify `state`: a plan may start from it again.
     backward : callable
@@ -49,7 +56,8 @@ def run(
         `final`. With tapes the call is ``backward(i, tape, adjoint)``. For i = n it is ``backward(n, state, final)``
         with the last state, and returns the adjoint of that state.
     final : object, optional
-        The adjoint after the last step, or the object that the first backward needs instead.
+        The adjoint after the last step, or the object that the first backward needs instead. If the adjoint depends on
+        the last state x_n, compute x_n in the first backward, from its `state`: no plan computes it without tapes.
     store, restore, discard : callable, optional
         ``store(number, level, state)``, ``restore(number, level)`` and ``discard(number, level)`` handle checkpoints in
         the storage level of this name. Without them, checkpoints stay in dicts.
@@ -64,8 +72,8 @@ def run(
     Raises
     ------
     remat.OptionError
-        If the plan has no schedule, or is of another kind; if it stores tapes and `taping` is missing; if only one of
-        `store` and `restore` is given.
+        If the plan has no schedule, or is of another kind; if a saved one has no `instance`; if it stores tapes and
+        `taping` is missing; if only one of `store` and `restore` is given.
 
     Examples
     --------
@@ -75,16 +83,12 @@ def run(
     >>> run(plan, 1.0, forward=lambda i, x: 1.5 * x, backward=lambda i, x, y: 1.5 * y, final=1.0) == 1.5**10
     True
     """
-    instance, working = _loop_of(plan)
-    if (store is None) != (restore is None):
-        raise OptionError(
-            "give store and restore together, or omit both", argument="store" if store is None else "restore"
-        )
-    if instance.taped and taping is None:
-        raise OptionError("the loop has a tape_size, so the plan may store tapes; give taping, too", argument="taping")
+    plan = _loaded(plan, instance)
+    loop_instance, working = _loop_of(plan)
+    _check_functions(loop_instance, store, restore, taping)
     loop = _Loop(
-        steps=instance.length,
-        taped=instance.taped,
+        steps=loop_instance.length,
+        taped=loop_instance.taped,
         working=working,
         forward=forward,
         backward=backward,
@@ -93,11 +97,38 @@ def run(
         taping=taping,
         here={"x0": initial},
     )
-    if (level := instance.initial_level) is not None:  # this level has a copy, too
+    if (level := loop_instance.initial_level) is not None:  # this level has a copy, too
         loop.levels.put("x0", level, initial)
     for step in plan if isinstance(plan, Stream) else plan.steps:
         loop.do(step)
     return loop.here["y0"]
+
+
+def _loaded(plan: Any, instance: AnyInstance | None) -> Result | Stream:
+    """Return a plan that is given, or read and verify a saved one."""
+    if isinstance(plan, (Result, Stream)):
+        if instance is not None:
+            raise OptionError("this plan knows its loop; an instance is for saved schedules", argument="instance")
+        return plan
+    if not isinstance(plan, (str, os.PathLike, dict)):
+        raise OptionError(
+            f"expected the result of remat.solve or remat.stream, or a saved schedule, not {brief(plan)}",
+            argument="plan",
+        )
+    if instance is None:
+        name = "a saved schedule" if isinstance(plan, dict) else repr(os.fspath(plan))
+        raise OptionError(f"give the loop of {name}: run(..., instance='loop.json')", argument="instance")
+    return schedule_of(instance, plan)
+
+
+def _check_functions(loop: AdjointInstance, store: Any, restore: Any, taping: Any) -> None:
+    """Refuse a missing function."""
+    if (store is None) != (restore is None):
+        raise OptionError(
+            "give store and restore together, or omit both", argument="store" if store is None else "restore"
+        )
+    if loop.taped and taping is None:
+        raise OptionError("the loop has a tape_size, so the plan may store tapes; give taping, too", argument="taping")
 
 
 def _loop_of(plan: Result | Stream) -> tuple[AdjointInstance, str]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from remat.verifier.referee import check, nothing_run
-from remat.verifier.report import Peak, Profile, Report, Steady, Violation
+from remat.verifier.report import Peak, Profile, Report, Steady, Subject, Violation
 
 if TYPE_CHECKING:
     from remat.verifier.addresses import check_addresses
@@ -30,6 +30,7 @@ __all__ = [
     "Profile",
     "Report",
     "Steady",
+    "Subject",
     "Training",
     "Violation",
     "check",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import ClassVar
 
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import one_line
-from remat.units import Number
+from remat.schedule.steps import Steps
+from remat.units import Number, Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Peak:
     step: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Profile:
     """Bytes in one memory over time: `size[i]` from `time[i]` on, until `time[i+1]`.
 
@@ -54,6 +58,19 @@ class Profile:
 
     time: NumberArray
     size: IntArray
+
+    def __repr__(self) -> str:
+        return f"<Profile: {len(self.time):,} entries, at most {int(max(self.size, default=0)):,}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a report is about: names and units for its text."""
+
+    graph: TaskGraph
+    machine: Machine
+    steps: Steps
+    units: Units
 
 
 @dataclass(frozen=True)
@@ -111,9 +128,11 @@ class Steady:
         return {name: 1 - self.busy[name] / self.period for name in self.processors}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Figures and violations of a schedule; times and sizes are in the instance's units.
+
+    Its text is what `remat verify` prints.
 
     Attributes
     ----------
@@ -143,7 +162,11 @@ class Report:
         For a schedule with addresses: the verified arena of each memory with addresses.
     notes : tuple of str
         Remarks that are not violations, for example a machine that differs from the instance's.
+    subject : Subject or None
+        The graph, machine, steps and units, for the text; None in reports of the verifier alone.
     """
+
+    _shown_by: ClassVar[str] = "remat.report.text.verdict"
 
     violations: tuple[Violation, ...]
     makespan: Number
@@ -161,6 +184,11 @@ class Report:
     steady: Steady | None = None
     arenas: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
+    subject: Subject | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        text: str = import_module(self._shown_by).verdict(self)
+        return text
 
     @property
     def ok(self) -> bool:

@@ -8,9 +8,10 @@ from remat.cli.main import main
 from remat.comparing.cells import Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page import page
-from remat.comparing.report.sentences import circumstances, sentences
+from remat.comparing.report.sentences import circumstances, grouped, sentences
 from remat.comparing.report.tables import to_markdown
 from remat.comparing.report.terminal import comparison_table
+from remat.comparing.report.verdict import about_algorithms
 from remat.units import parse_size
 from tests.comparing.report.page.test_build import cell, example
 
@@ -36,6 +37,26 @@ def test_sentences_name_the_fastest_algorithm():
         "a/z within 7": "proved that no schedule exists.",
         "a/w within 8": "1 algorithm found no schedule, without a proof that none exists.",
         "a/v within 9": "rotor is the quickest, 20, 100 % above the lower bound; 1 of 2 found a schedule.",
+    }
+
+
+def test_statements_are_made_once_for_all_instances_and_budgets():
+    comparison = Comparison(
+        (
+            cell("a/x", "rotor", 5, 12),
+            cell("a/x", "periodic", 5, 15),
+            cell("a/x", "rotor", 6, 11),
+            cell("a/x", "periodic", 6, 12),
+            cell("a/y", "rotor", 6, 10, outcome=Outcome.OPTIMAL),
+            cell("a/y", "periodic", 6, 14),
+            cell("a/z", "rotor", 7, None, outcome=Outcome.INFEASIBLE),
+        )
+    )
+    assert dict(grouped(comparison)) == {
+        "rotor is the quickest; 2 of 2 found a schedule": (
+            "a/x: 5 (12, 20 % above the lower bound), 6 (11, 10 % above the lower bound); a/y: 6 (10, proved optimal)"
+        ),
+        "proved that no schedule exists": "a/z: 7",
     }
 
 
@@ -77,7 +98,7 @@ def test_the_page_tells_them_and_how_it_was_made():
     comparison = example()
     made = circumstances(["compare", "a b.json"], [("time-limit", "5s"), ("gap", None)])
     html = page(comparison, made)
-    assert html.count("<dt>") == len(list(sentences(comparison))) + len(made)
+    assert html.count("<dt>") == len(list(grouped(comparison))) + len(list(about_algorithms(comparison))) + len(made)
     assert "remat compare &#x27;a b.json&#x27;" in html
     assert "<dd>time-limit 5s</dd>" in html
     assert "<script>alert" not in html
@@ -90,7 +111,7 @@ def test_the_command_line_says_it(tmp_path, capsys):
     assert main(["compare", "example:lecture_l5", "-o", str(tmp_path / "out"), "--jobs", "1"]) == 0
     html = (tmp_path / "out" / "report.html").read_text()
     assert "remat compare example:lecture_l5 -o" in html
-    assert "proved optimal; 1 of 1 found a schedule" in html
+    assert "auto is the quickest; 1 of 1 found a schedule</dt><dd>adjoint/lecture_l5: without a budget (" in html
     assert json.loads((tmp_path / "out" / "comparison.json").read_text())["schema"] == "remat.comparison/1"
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -16,7 +17,7 @@ from remat.instance import load
 from remat.instance.lowering import lower
 from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_task
-from remat.report.text.summary import WIDTH, figures, lines_of, summary, table
+from remat.report.text.summary import WIDTH, figures, lines_of, summary, table, transfer_waits
 from remat.solving.result import Result
 from tests import places
 
@@ -97,6 +98,29 @@ def test_links_and_idle_time() -> None:
     assert "disk->working: " in found["transferred"]
     assert "processor: " in found["idle time"]
     assert "io: " in found["idle time"]
+
+
+def test_a_processor_that_waits_for_transfers_is_idle() -> None:
+    storage = [{"name": "ram", "slots": 3}, {"name": "disk", "write_time": 3, "read_time": 2}]
+    loop = remat.adjoint(40, forward_time=1, backward_time=2, storage=storage, time_unit="unit")
+    result = remat.solve(loop, algorithm="disk-revolve")
+    assert result.report is not None
+    assert result.report.idle["processor"] == 0  # its channel is busy
+    runs = sum(step.end - step.start for step in _runs(result))
+    waits = result.makespan - runs
+    assert waits > 0
+    share = f"{100 * waits / result.makespan:.3g}"
+    assert lines(result)["idle time"] == f"processor: {waits:g}, {share} %, of it {waits:g} in transfers"
+    assert f"processor: {waits:g}, {share} %, of it {waits:g} in transfers" in str(remat.verify(loop, result))
+    kept = remat.solve(CHAIN, algorithm="keep-all")
+    assert transfer_waits(kept.report) == {}
+
+
+def _runs(result: Result) -> list[Any]:
+    """The runs of tasks, with start and end."""
+    timeline = result.timeline()
+    listed = zip(timeline["kind"], timeline["start"], timeline["end"], strict=True)
+    return [SimpleNamespace(start=start, end=end) for kind, start, end in listed if kind == "run"]
 
 
 def test_infeasible_and_sufficient() -> None:
@@ -187,7 +211,8 @@ def test_other_bounds_options_seed_and_notes(kept: Result) -> None:
         bounds=(
             Bound(0.008, "a class", "one"),
             Bound(0.006, "all schedules", "two"),
-            Bound(0.007, "more", "three"),
+            Bound(0.007, "more", "keep-all"),
+            Bound(0.007, "a class of another algorithm", "three"),
             Bound(0.006, "no more than all schedules", "four"),
             Bound(0.005, "less than all schedules", "five"),
         ),
@@ -197,8 +222,43 @@ def test_other_bounds_options_seed_and_notes(kept: Result) -> None:
     assert found["algorithm"] == "keep-all (slots=7, mode=fast), seed 3"
     assert found["status"] == "feasible, optimal within a class"
     assert found["lower bound"] == "6 ms, gap 50 %"
-    assert found["other bounds"] == "8 ms for a class (one) 7 ms for more (three)"
+    assert found["other bounds"] == "8 ms for a class (one) 7 ms for more (keep-all)"
     assert found["notes"] == "rounded twice"
+
+
+def test_a_bound_for_the_reference_order_is_not_shown_beside_another_order() -> None:
+    graph = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "tasks": [
+            {"id": "a", "time": 1, "size": 1},
+            {"id": "b", "time": 1, "size": 1},
+            {"id": "c", "time": 1, "reads": ["a", "b"], "size": 1},
+        ],
+        "outputs": ["c"],
+    }
+    orders = {True: [{"run": "a"}, {"run": "b"}, {"run": "c"}], False: [{"run": "b"}, {"run": "a"}, {"run": "c"}]}
+    for listed, steps in orders.items():
+        result = remat.schedule_of(graph, steps)
+        bound = Bound(2.5, "schedules in the reference order", result.algorithm)
+        found = lines(replace(result, status=Status.FEASIBLE, lower_bound=2, bounds=(bound,), optimal_within=None))
+        assert ("other bounds" in found) is listed
+
+
+def test_an_answer_without_a_proof_says_why_the_search_ended(kept: Result) -> None:
+    assert "stopped" not in lines(kept)  # proved
+    open_ = replace(kept, status=Status.FEASIBLE, optimal_within=None, lower_bound=0.006)
+    assert lines(open_)["stopped"] == "keep-all has ended, without a proof; algorithm auto asks others, too"
+    auto = replace(open_, asked="auto", default_limit=60.0)
+    assert lines(auto)["stopped"].startswith("all algorithms that suit the instance have ended, without a proof; ")
+    assert lines(replace(auto, default_limit=None))["stopped"].endswith("without a proof")
+    for other in (
+        replace(auto, optimal_within="a class"),  # the status names it
+        replace(auto, termination=Termination.TIME_LIMIT),
+        replace(auto, termination=Termination.GAP),
+    ):
+        assert "stopped" not in lines(other)
 
 
 def test_a_makespan_of_nothing() -> None:

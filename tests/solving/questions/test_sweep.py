@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 import remat
 from remat.generate import generate
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
-from remat.report.text.curve_tables import remark
-from remat.solving.questions.curves import Point, knee, pareto
+from remat.report.text.curve_tables import remark, sweep_markdown, sweep_table
+from remat.solving.questions.curves import Curve, Least, Point, knee, pareto
 from remat.testing import strategies
 from remat.units import Units
 from remat_algorithms.dag import keep_all
@@ -58,6 +59,67 @@ STORED = {
     "state_size": 8,
     "storage": [{"name": "ram", "slots": 2}, {"name": "disk", "write_time": 2, "read_time": 1}],
 }
+
+
+DEVICE_AND_HOST = {
+    "schema": "remat.instance/1",
+    "kind": "chain",
+    "units": {"time": "unit", "memory": "unit"},
+    "input_size": 3,
+    "machine": {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": [
+            {"source": "device", "target": "host", "bandwidth": 4},
+            {"source": "host", "target": "device", "bandwidth": 4},
+        ],
+    },
+    "stages": [{"forward_time": 2, "backward_time": 3, "output_size": 3, "saved_size": 2, "repeat": 4}],
+}
+
+
+def test_budgets_may_name_the_memory_that_is_swept():
+    named = remat.sweep(DEVICE_AND_HOST, "offload-greedy", budgets=["device=20", " device = 30", 40])
+    plain = remat.sweep(DEVICE_AND_HOST, "offload-greedy", budgets=[20, 30, 40])
+    assert figures(named.curves[0].answers) == figures(plain.curves[0].answers)
+    with pytest.raises(remat.OptionError, match="a sweep is over the budgets of 'device', not 'host'"):
+        remat.sweep(DEVICE_AND_HOST, "offload-greedy", budgets=["host=20"])
+    with pytest.raises(remat.OptionError, match="did you mean 'device'"):
+        remat.sweep(DEVICE_AND_HOST, "offload-greedy", budgets=["devise=20"])
+
+
+def test_budgets_below_a_proved_minimum_are_infeasible():
+    """A class without a schedule says less than the minimum budget, which is proved for all schedules."""
+    point = Point.of(remat.solve(CHAIN, algorithm="rotor", budget=20), 0)
+    assert not point.solved
+    unknown = replace(point, status=Status.UNKNOWN, scope=PERSISTENT)
+
+    def called(size, within):
+        least = Least(size=size, sufficient=True, proved_within=within)
+        curve = Curve(
+            algorithm="auto",
+            options={},
+            answers=(unknown,),
+            least=least,
+            exhaustive=False,
+            termination=Termination.COMPLETED,
+        )
+        return curve.answers[0].status, curve.answers[0].scope
+
+    assert called(21, ALL_SCHEDULES) == (Status.INFEASIBLE, ALL_SCHEDULES)
+    assert called(20, ALL_SCHEDULES) == (Status.UNKNOWN, PERSISTENT)
+    assert called(21, PERSISTENT) == (Status.UNKNOWN, PERSISTENT)
+
+
+def test_the_mark_of_beaten_answers_is_explained():
+    found = remat.sweep(CHAIN, "keep-all", budgets=[100])
+    assert "beaten" not in sweep_table(found)
+    (curve,) = found.curves
+    best = curve.points[0]
+    worse = replace(best, peak=best.peak + 1, budget=best.budget + 1)
+    beaten = replace(found, curves=(replace(curve, answers=(best, worse)),))
+    for text in (sweep_table(beaten), sweep_markdown(beaten)):
+        assert text.endswith("beaten: another row of its table is no slower and needs no more memory")
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 applies="remat_algorithms.offload.applicability:few_moves",
                 kinds=("dag",),
             ),
+            Trial(
+                when="links to another memory and back, at most 14 tasks",
+                applies="remat_algorithms.offload.applicability:few_moves_and_runs",
+                kinds=("dag",),
+                options={"recompute": True, "work": 0.1},  # about a second of CPU time at most
+            ),
         ),
     ),
     Algorithm(

@@ -206,10 +206,10 @@ def _names(keys: Iterable[Key]) -> dict[Key, str]:
 
 def _bytes(budget: int | str) -> int:
     from remat.errors import QuantityError
-    from remat.units import parse_size
+    from remat.units import parse_budget
 
     try:
-        return parse_size(budget)
+        return parse_budget(budget)
     except QuantityError as error:
         raise OptionError(str(error), argument="budget") from None
 

@@ -33,7 +33,7 @@ from remat.bridges.torch.surroundings import Observed, Surroundings
 from remat.bridges.torch.tracing import source_of
 from remat.errors import OptionError
 from remat.solving.relative_budget import share_of
-from remat.units import parse_size
+from remat.units import parse_budget
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
 
@@ -279,7 +279,7 @@ class Backend:
             return make_plan(captured, choices)
         step = Orderable(captured, choices)
         if share is None:
-            budget = None if choices.budget is None else parse_size(choices.budget)
+            budget = None if choices.budget is None else parse_budget(choices.budget)
         else:
             whole = step.kept.peak_memory["memory"]
             if whole < self.largest:

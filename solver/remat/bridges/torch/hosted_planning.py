@@ -15,7 +15,7 @@ from remat.instance import load
 from remat.solving.entry import solve
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
-from remat.units import format_size, parse_size
+from remat.units import format_size, parse_budget
 
 ALGORITHM = "dag-offload-best"
 
@@ -28,7 +28,7 @@ def machine_of(captured: Captured, choices: Choices, taken: int = 0) -> dict[str
         devices = [node.meta["val"].device for node in captured.graph.graph.find_nodes(op="placeholder")]
         rate = measured_rate(next(iter(devices)))
     return {
-        "memories": [{"name": DEVICE}, {"name": HOST, "capacity": parse_size(choices.host) - taken}],
+        "memories": [{"name": DEVICE}, {"name": HOST, "capacity": parse_budget(choices.host) - taken}],
         "processors": [{"name": "processor", "memory": DEVICE}],
         "links": links_both_ways(rate),
     }
@@ -93,7 +93,7 @@ def _device_budget(choices: Choices, reserve: int) -> int | str:
         raise TorchError("a plan with a host takes one budget, for one training graph")
     if isinstance(budget, str) and share_of(budget) is not None:
         return budget
-    whole = parse_size(budget)
+    whole = parse_budget(budget)
     if whole <= reserve:
         raise TorchError(f"the budget of {format_size(whole)} is all reserve ({format_size(reserve)})")
     return whole - reserve

@@ -25,7 +25,7 @@ from remat.bridges.torch.planning import Plan, TooSmallError, in_bytes, make_pla
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.messages import reason
-from remat.units import format_size, parse_size
+from remat.units import format_size, parse_budget
 from remat.version import __version__
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ class Planner:
         if not made or account is None:
             return compiled
         captured, plan, whole = made[0]
-        budget = parse_size(whole.budget) if isinstance(whole.budget, (int, str)) and whole.plan is None else None
+        budget = parse_budget(whole.budget) if isinstance(whole.budget, (int, str)) and whole.plan is None else None
         other = list(plan.runs) != list(captured.reference or ())
         return Attempt(compiled, _as_generated(plan, account), plan.peak, budget, other)
 

@@ -12,7 +12,7 @@ from remat.errors import OptionError
 from remat.messages import brief
 from remat.solving.problem_setup import read_seconds
 from remat.solving.relative_budget import plain_budget, share_of
-from remat.units import parse_bandwidth, parse_size
+from remat.units import parse_bandwidth, parse_budget
 
 TIME_LIMIT = 30.0
 """Seconds of a solve, unless said otherwise."""
@@ -138,7 +138,7 @@ def read_size(size: Any, argument: str) -> int:
         If it is none, with the name of the argument.
     """
     try:
-        return parse_size(size)
+        return parse_budget(size)
     except ValueError as error:
         raise OptionError(f"{error}", argument=argument) from None
 

@@ -36,7 +36,7 @@ from remat.solving.host_order.program import Program
 from remat.solving.questions.least_budget import least_budget
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
-from remat.units import format_size, parse_size
+from remat.units import format_size, parse_budget, parse_size
 
 SCHEMA = "remat.plan/1"
 RESERVE_ON_DEVICE = 1 << 30
@@ -192,7 +192,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
-        _check_step(captured, choices, step, parse_size(choices.budget), split)
+        _check_step(captured, choices, step, parse_budget(choices.budget), split)
     costs = costs_of(captured, choices.costs, choices.cache)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
     result = _solve(instance, choices, reserve, captured)
@@ -237,7 +237,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
-        _check_step(captured, choices, step, parse_size(choices.budget), split)
+        _check_step(captured, choices, step, parse_budget(choices.budget), split)
     host = host_split(captured, choices)
     document = document_with_host(captured, choices, split, costs_of(captured, choices.costs, choices.cache), host)
     result = solve_with_host(document, choices, split["reserve"])
@@ -421,7 +421,7 @@ def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) ->
     if not isinstance(budget, (int, str)):
         raise TorchError(f"there are {len(budget)} budgets; here is one training graph, which takes one")
     if share_of(budget) is None:
-        whole = parse_size(budget)
+        whole = parse_budget(budget)
         budget = whole - reserve
         if budget <= 0:
             message = f"the budget of {format_size(whole)} is all reserve ({format_size(reserve)})"

@@ -13,7 +13,7 @@ from remat.bridges.torch.shim import torch
 from remat.errors import RematError
 from remat.messages import first_line
 from remat.solving.relative_budget import share_of
-from remat.units import parse_size
+from remat.units import parse_budget
 
 Orders = Sequence[tuple[str, ...]]
 
@@ -140,7 +140,7 @@ def _budget(choices: Choices) -> Any:
     budget = choices.budget
     if budget is None or share_of(budget) is not None:
         return budget
-    return parse_size(budget) if isinstance(budget, (int, str)) else [str(one) for one in budget]
+    return parse_budget(budget) if isinstance(budget, (int, str)) else [str(one) for one in budget]
 
 
 __all__ = ["agree", "bucket_bytes", "check_distributed", "group_of", "is_distributed", "is_sharded", "wrapped"]

@@ -34,7 +34,7 @@ from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
-from remat.units import format_size, parse_size
+from remat.units import format_size, parse_budget
 
 END = "@end"
 OUTSIDE = "@outside"
@@ -150,7 +150,7 @@ class Step:
             return
         held = sum(call.held for call in self.calls[:-1] if call.pending)
         fixed = sum(fixed_of(self.calls, choices).values())
-        if peak + held + fixed > parse_size(choices.budget):
+        if peak + held + fixed > parse_budget(choices.budget):
             raise TooSmallError(
                 f"no schedule found within {choices.budget}: graph {len(self.calls)} of the step{where} needs "
                 f"{format_size(peak)}, and {format_size(fixed)} are fixed, {format_size(held)} saved by earlier graphs",
@@ -412,7 +412,7 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
     candidates: list[Sequence[Runs]] = [[call.captured.joint.keep_all for call in calls]]
     share = share_of(choices.budget)
     reserve = whole.split["reserve"]
-    most = int(share * largest) if share else parse_size(choices.budget) - reserve
+    most = int(share * largest) if share else parse_budget(choices.budget) - reserve
     if kept.peak_memory["memory"] > most:
         found = solve(
             whole.instance,

@@ -48,6 +48,21 @@ def circumstances(command: Sequence[str], limits: Sequence[tuple[str, object]]) 
     ]
 
 
+def grouped(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield each statement once, with all instances and budgets for which it holds, and their figures."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for cells in comparison.by_case.values():
+        job = cells[0].job
+        if not job.algorithm:
+            continue
+        statement, figure, found = _statement(comparison, cells)
+        budget = job.budget or "without a budget"
+        of_instance = groups.setdefault(f"{statement}{found}", {}).setdefault(shown_name(job.instance), [])
+        of_instance.append(f"{budget} ({figure})" if figure else budget)
+    for statement, instances in groups.items():
+        yield statement, "; ".join(f"{name}: {', '.join(told)}" for name, told in instances.items())
+
+
 def sentences(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield, for each instance and budget, its name and a sentence about the result."""
     for cells in comparison.by_case.values():
@@ -59,15 +74,20 @@ def sentences(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    statement, figure, found = _statement(comparison, cells)
+    return f"{statement}{', ' if figure and found else '; ' if figure else ''}{figure}{found}."
+
+
+def _statement(comparison: Comparison, cells: Sequence[Cell]) -> tuple[str, str, str]:
+    """Return who is best, the figures of this case, and how many found a schedule."""
     names = {cell.job.algorithm for cell in cells}
     solved = [cell for cell in cells if cell.answer.solved]
-    found = f"{len({cell.job.algorithm for cell in solved})} of {len(names)} found a schedule"
+    found = f"; {len({cell.job.algorithm for cell in solved})} of {len(names)} found a schedule"
     if not solved:
-        needs = f"; {known}" if (known := remedy(cells)) else ""
         if any(cell.answer.outcome is Outcome.INFEASIBLE for cell in cells):
-            return f"proved that no schedule exists{needs}."
+            return "proved that no schedule exists", remedy(cells), ""
         who = f"{len(names)} algorithm{'' if len(names) == 1 else 's'}"
-        return f"{who} found no schedule, without a proof that none exists{needs}."
+        return f"{who} found no schedule, without a proof that none exists", remedy(cells), ""
     unbeaten = comparison.winners(cells)
     winners, best = list(dict.fromkeys(cell.job.algorithm for cell in unbeaten)), unbeaten[0]
     assert best.answer.makespan is not None
@@ -78,4 +98,4 @@ def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
     else:
         ratio = comparison.ratio_to_bound(best)
         quality = "no bound is known" if ratio is None else f"{100 * (ratio - 1):.3g} % above the lower bound"
-    return f"{who} {'is' if len(winners) == 1 else 'are'} the quickest, {time}, {quality}; {found}."
+    return f"{who} {'is' if len(winners) == 1 else 'are'} the quickest", f"{time}, {quality}", found

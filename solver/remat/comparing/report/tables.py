@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorithm, geometric_mean
+from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
@@ -41,13 +42,18 @@ _HEADER = (
     BEST,
     "ratio to floor",
     "ratio to bound",
-    "time",
+    "planning time, sum",
 )
 
 
 def standings_header(comparison: Comparison) -> list[str]:
     """Return the headings of `standings_rows`."""
     return [f"ratio to {comparison.baseline}" if name == BEST and comparison.baseline else name for name in _HEADER]
+
+
+def ratio_heading(comparison: Comparison) -> str:
+    """Return the heading of the mean ratio over the cells that an algorithm solved."""
+    return standings_header(comparison)[_HEADER.index(BEST)]
 
 
 def standings_rows(standings: Sequence[Standing]) -> list[list[str]]:
@@ -305,11 +311,14 @@ def to_json(comparison: Comparison) -> str:
 
 def to_markdown(comparison: Comparison) -> str:
     """Return the standings, those of each family, and the grid, as Markdown tables."""
-    parts = ["# Comparison", "", *_notes(comparison)]
+    parts = ["# Comparison", "", printable(verdict(comparison)), "", *_notes(comparison)]
     for ranking in comparison.rankings():
         parts += [f"## Ranking: {ranking_title(ranking, comparison)}", ""]
         parts += [*_markdown(RANKING_HEADER, ranking_rows(ranking)), ""]
-    parts += ["## Algorithms", "", *_markdown(standings_header(comparison), standings_rows(comparison.standings())), ""]
+    header = standings_header(comparison)
+    parts += ["## Algorithms", "", *_markdown(header, standings_rows(comparison.standings())), ""]
+    parts += [*(f"- {line}" for line in table_legend(comparison, ratio_heading(comparison))), ""]
+    parts += [*(f"- `{printable(name)}`: {printable(about)}" for name, about in about_algorithms(comparison)), ""]
     by_family = comparison.standings(by_family=True)
     families = list(dict.fromkeys(standing.family for standing in by_family))
     if len(families) > 1:

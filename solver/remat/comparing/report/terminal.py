@@ -14,11 +14,13 @@ from remat.comparing.report.tables import (
     problems,
     ranking_rows,
     ranking_title,
+    ratio_heading,
     refusals,
     relative_to,
     standings_header,
     standings_rows,
 )
+from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
 from remat.messages import printable
 from remat.report.text.columns import WIDEST, fitted, room, text_width
 
@@ -31,12 +33,18 @@ MOST_ROWS = 200
 
 def comparison_table(comparison: Comparison) -> str:
     """Return standings, grid, failures and refusals as text."""
-    parts = []
+    wide = text_width(WIDEST)
+    parts = [textwrap.fill(printable(verdict(comparison)), wide)]
     for ranking in comparison.rankings():
         if len(ranking.ranks) > 1:
-            title = textwrap.fill(f"ranking ({ranking_title(ranking, comparison)}):", text_width(WIDEST))
+            title = textwrap.fill(f"ranking ({ranking_title(ranking, comparison)}):", wide)
             parts += [title, text_table(RANKING_HEADER, ranking_rows(ranking), left=2)]
-    parts.append(text_table(standings_header(comparison), standings_rows(comparison.standings()), left=1))
+    header = standings_header(comparison)
+    parts.append(text_table(header, standings_rows(comparison.standings()), left=1))
+    parts.append("\n".join(textwrap.fill(line, wide) for line in table_legend(comparison, ratio_heading(comparison))))
+    about = list(about_algorithms(comparison))
+    if about:
+        parts.append("\n".join(textwrap.fill(f"{printable(name)}: {printable(told)}", wide) for name, told in about))
     header, rows = grid(comparison)
     if len(header) > 3 + MOST_COLUMNS:
         header, rows = leaders(comparison)

@@ -89,7 +89,7 @@ def page(result: Result) -> str:
         f"<details><summary>How it was found</summary><pre>{escape(summary(result))}</pre></details>",
         _help(),
     ]
-    groups = head["groups"]["extra"] if head["groups"] else 0
+    groups = head["groups"]["colours"] if head["groups"] else ()
     scripts = "\n".join(_script(script) for script in SCRIPTS)
     described = json.dumps(head, separators=(",", ":")).replace("<", "\\u003c")
     return (
@@ -126,8 +126,9 @@ def _asset(name: str) -> str:
     return resources.files("remat.report.page").joinpath(name).read_text("utf-8")
 
 
-def _colours(groups: int) -> str:
-    """Return the palette as CSS variables for the light and the dark theme, with the given number of value groups."""
+def _colours(groups: Sequence[int]) -> str:
+    """Return the palette as CSS variables for the light and the dark theme, with the given colours of value groups."""
+    count = len(groups)
 
     def variable(name: str, value: str) -> str:
         return f"--{name}:{value};"
@@ -136,12 +137,12 @@ def _colours(groups: int) -> str:
         named = [(f"kind-{int(kind)}", palette[role]) for kind, role in OF_KIND.items()]
         named += [(f"phase-{int(phase)}", palette[role]) for phase, role in OF_PHASE.items()]
         if groups:
-            named += [(f"group-{k}", areas[k]) for k in range(groups)]
-            named += [(f"group-{groups + extra}", palette[role]) for extra, role in _EXTRA.items()]
+            named += [(f"group-{k}", areas[colour]) for k, colour in enumerate(groups)]
+            named += [(f"group-{count + extra}", palette[role]) for extra, role in _EXTRA.items()]
         return "".join(variable(name, colour) for name, colour in [*named, ("budget", palette[Role.BUDGET])])
 
     shown = [*(f"kind-{int(kind)}" for kind in Kind), *(f"phase-{int(phase)}" for phase in OF_PHASE)]
-    shown += [f"group-{k}" for k in range(groups + len(Extra))] if groups else []
+    shown += [f"group-{k}" for k in range(count + len(Extra))] if groups else []
     classes = "".join(f".{name}{{{variable('swatch', f'var(--{name})')}}}" for name in shown)
     light, dark = rules(LIGHT, GROUPS), rules(DARK, GROUPS_DARK)
     return (

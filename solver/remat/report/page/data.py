@@ -155,7 +155,8 @@ def _groups(found: Composition) -> dict[str, Any] | None:
         return None
     extra = [row.label for row in Extra]
     labels = [printable(label) for label in found.groups.labels]
-    return {"labels": [*labels, *extra], "extra": len(labels), "by": found.groups.by}
+    colours = list(found.groups.colours)
+    return {"labels": [*labels, *extra], "extra": len(labels), "by": found.groups.by, "colours": colours}
 
 
 def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:

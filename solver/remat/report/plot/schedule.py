@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from remat.report.plot.style import (
     check_suffix,
     count_ticks,
     save_figure,
+    text_points,
 )
 from remat.report.plot.views import drawing
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name, shown_step
@@ -114,13 +115,29 @@ def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
     return drawing(result, view) or (lambda: _Picture(result, report).draw())
 
 
+SMALLEST_BAR = 6.0
+"""Width in points from which a bar may have a name."""
+
+FONT_SIZES, PADDING = (7.5, 6.0), 1.5
+"""Sizes in which a name may stand in a bar, and the points beside it."""
+
+
+def _fitting(names: Sequence[str], width: float) -> tuple[str, float]:
+    """Return the longest of some names, from long to short, that fits a bar, and its font size; else an empty text."""
+    for size in FONT_SIZES:
+        for name in names:
+            if name and text_points(name, size) + PADDING <= width:
+                return name, size
+    return "", FONT_SIZES[0]
+
+
 def _bands(graph: TaskGraph, groups: Groups | None) -> dict[int, tuple[str, str]]:
     """Return label and colour of each row of contents, from the bottom up: kinds, or groups of values."""
     if groups is None:
         labels = kind_labels(graph)
         return {int(kind): (labels[kind], LIGHT[OF_KIND[kind]]) for kind in STACKED}
     extra = {Extra.STATIC: Role.STATIC, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
-    named = [(printable(label), GROUPS[k]) for k, label in enumerate(groups.labels)]
+    named = [(printable(label), GROUPS[k]) for label, k in zip(groups.labels, groups.colours, strict=True)]
     return dict(enumerate([*named, *((row.label, LIGHT[extra[row]]) for row in Extra)]))
 
 
@@ -362,12 +379,13 @@ class _Picture:
                     # A white edge parts wide bars; it would hide the narrow ones.
                     edge = "white" if wide else colour
                     axes.broken_barh(bars, (row - 0.4, 0.8), facecolor=colour, edgecolor=edge, linewidth=0.4)
-        # Write names where they fit: a letter is about 1/150 of the width.
-        width = length / (self.span / self.scale.factor) * 150
-        for k in np.flatnonzero(width > 1.5).tolist():
-            name = next((name for name in self._names(int(step[k])) if len(name) + 0.5 <= width[k]), "")
+        points = length / (self.span / self.scale.factor) * (RIGHT - LEFT) * WIDTH * 72
+        for k in np.flatnonzero(points > SMALLEST_BAR).tolist():
+            name, size = _fitting(self._names(int(step[k])), float(points[k]))
             if name:
-                axes.text(start[k] + length[k] / 2, row, name, ha="center", va="center", fontsize=7.5, parse_math=False)
+                axes.text(
+                    start[k] + length[k] / 2, row, name, ha="center", va="center", fontsize=size, parse_math=False
+                )
 
     def _step_name(self, step: int | None) -> str:
         return shown_step(self.result.graph, self.result.machine, self.steps, step)

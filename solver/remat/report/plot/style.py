@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
@@ -221,6 +222,16 @@ def peak_text(result: Result, name: str) -> str:
     capacity = result.machine.memories[result.machine.memory_index[name]].capacity
     limit = "" if capacity is None else f" of {format_size(capacity, result.units)}"
     return f"{format_size(size, result.units)}{limit}"
+
+
+@cache
+def text_points(text: str, size: float) -> float:
+    """Return the width of a text in points, in the font of all pictures."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
+    return float(width)
 
 
 def count_ticks(axis: Axis) -> None:

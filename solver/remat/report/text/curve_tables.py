@@ -16,6 +16,9 @@ from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time
 
 HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")
+BEATEN = "beaten"
+"""Mark of an answer that is not on its curve."""
+
 PIPELINE_HEADER = tuple("speed-up" if name == "overhead" else name for name in HEADER)
 """For pipelines: their devices work simultaneously, and the model may not fit on one device."""
 
@@ -29,6 +32,7 @@ def sweep_table(sweep: Sweep, *, option: str = OPTION) -> str:
         found = [aligned(rows, left=(6, 7), width=room())] if len(rows) > 1 else []
         said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units, option)}", text_width(WIDEST))
         blocks.append("\n".join([*said, *found]))
+    blocks += _legend(sweep)
     return "\n\n".join(blocks)
 
 
@@ -40,7 +44,15 @@ def sweep_markdown(sweep: Sweep) -> str:
         rows = _rows(sweep, curve)
         lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
         blocks.append("\n".join([lines[0], "|" + "---:|" * 6 + "---|---|", *lines[1:]]))
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_legend(sweep)])
+
+
+def _legend(sweep: Sweep) -> list[str]:
+    """Explain the mark of dominated answers, if there are any."""
+    marks = (
+        _mark(point, curve, {id(one) for one in curve.points}) for curve in sweep.curves for point in curve.answers
+    )
+    return [f"{BEATEN}: another row of its table is no slower and needs no more memory"] if BEATEN in marks else []
 
 
 def sweep_csv(sweep: Sweep) -> str:
@@ -116,7 +128,7 @@ def remark(curve: Curve, units: Units, option: str = OPTION) -> str:
 def _mark(point: Point, curve: Curve, on_curve: set[int]) -> str:
     if point is curve.knee:
         return "knee"
-    return "beaten" if point.solved and id(point) not in on_curve else ""
+    return BEATEN if point.solved and id(point) not in on_curve else ""
 
 
 def _status(point: Point) -> str:

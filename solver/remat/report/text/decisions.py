@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEADINGS = (
     *("value", "of", "size", "decision", "runs", "held", "recompute time", "recomputed at"),
-    *("transfer time", "waits in", "read by"),
+    *("transfer time", "moved out", "waits in", "moved back", "read by"),
 )
 STAGE_HEADINGS = (
     *("chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "start", "end"),
@@ -27,11 +27,11 @@ LONGEST = 36
 
 
 def decisions_table(result: Result) -> str:
-    """Return one line for each value, and a line of totals."""
+    """Return one line for each value, and a line of totals. Columns without an entry are left out."""
     decisions = result.decisions
     if not len(decisions):
         return "no schedule, and so no decisions"
-    return _table([HEADINGS, *(_row(one, result) for one in decisions)], repr(decisions))
+    return _table(HEADINGS, [_row(one, result) for one in decisions], repr(decisions))
 
 
 def stages_table(result: Result) -> str:
@@ -47,11 +47,12 @@ def stages_table(result: Result) -> str:
     if not len(decisions):
         return "no schedule, and so no decisions"
     rows = [_stage_row(one, result) for one in decisions]
-    used = [number for number in range(len(STAGE_HEADINGS)) if any(row[number] for row in rows)]
-    return _table([tuple(row[number] for number in used) for row in (STAGE_HEADINGS, *rows)], repr(decisions))
+    return _table(STAGE_HEADINGS, rows, repr(decisions))
 
 
-def _table(rows: Sequence[tuple[str, ...]], totals: str) -> str:
+def _table(headings: Sequence[str], listed: Sequence[Sequence[str]], totals: str) -> str:
+    used = [number for number in range(len(headings)) if any(row[number] for row in listed)]
+    rows = [[row[number] for number in used] for row in (headings, *listed)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", totals.partition("(")[2].removesuffix(")")])
@@ -79,6 +80,9 @@ def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
 
 def _row(one: Decision, result: Result) -> tuple[str, ...]:
     units = result.units
+    away = {stay.memory for stay in one.offloaded}
+    back = [move for move in one.transfers if move.source in away and move.target not in away]
+    out = [move for move in one.transfers if move not in back]
     return (
         elided(printable(one.value), LONGEST),
         elided(printable(one.module), LONGEST),
@@ -89,7 +93,9 @@ def _row(one: Decision, result: Result) -> tuple[str, ...]:
         format_time(one.recompute_time, units) if one.recompute_time else "",
         _periods([("", run.start, run.end) for run in one.recomputations], units),
         format_time(one.transfer_time, units) if one.transfer_time else "",
+        _periods([("", move.start, move.end) for move in out], units),
         _periods([(stay.memory, stay.start, stay.end) for stay in one.offloaded], units),
+        _periods([("", move.start, move.end) for move in back], units),
         elided(printable(", ".join(one.readers)), LONGEST),
     )
 

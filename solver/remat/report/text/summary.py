@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.plugin.topological_order import in_listed_order
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
+from remat.schedule.steps import StepKind
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report, Steady
+
+IN_ORDER = "reference order"
+"""Part of the name of each class whose schedules begin the tasks in the listed order."""
 
 ROUNDING = 1e-12
 """Gaps up to this share come of rounding."""
@@ -139,6 +146,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     if bounded and (result.lower_bound or not result.makespan):
         yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
+    yield from _stopped(result)
     if result.report is not None:
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
         yield "steps", f"{len(result.report.start):,}"
@@ -147,11 +155,24 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     least = result.least_budget
     scopes = {result.optimal_within, result.scope, None if least is None else least.scope} - {None, ALL_SCHEDULES}
     if scopes:
-        from remat.report.glossary import terms_in
+        from remat.report.glossary import drawn_terms
 
-        words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
+        words = drawn_terms(result.optimal_within, result.scope, None if least is None else least.scope)
         if words:
             yield "see also", ", ".join(f"remat explain {word}" for word in words)
+
+
+def _stopped(result: Result) -> Iterator[tuple[str, str]]:
+    """Say why a search ended that no limit stopped and that proved nothing; the status names limits and proofs."""
+    if result.report is None or result.status is not Status.FEASIBLE or not result.asked:
+        return
+    if result.optimal_within is not None or result.termination is not Termination.COMPLETED:
+        return
+    if result.asked == PORTFOLIO:
+        longer = "; with a time limit, auto uses all of it" if result.default_limit is not None else ""
+        yield "stopped", f"all algorithms that suit the instance have ended, without a proof{longer}"
+    else:
+        yield "stopped", f"{result.asked} has ended, without a proof; algorithm auto asks others, too"
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
@@ -403,7 +424,7 @@ def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _other_bounds(result: Result) -> list[Bound]:
-    """Return bounds on classes of schedules that are tighter than the best bound over all schedules."""
+    """Return bounds on classes that contain the schedule and are tighter than the best bound over all schedules."""
     makespan = result.makespan
     return [
         bound
@@ -411,8 +432,17 @@ def _other_bounds(result: Result) -> list[Bound]:
         # A bound above the makespan belongs to a class that excludes this schedule.
         if bound.scope != ALL_SCHEDULES
         and bound.value > result.lower_bound
-        and (makespan is None or bound.value <= makespan)
+        and (makespan is None or (bound.value <= makespan and _belongs(result, bound)))
     ]
+
+
+def _belongs(result: Result, bound: Bound) -> bool:
+    """Whether the schedule belongs to the class of a bound: its algorithm searches the class, and the order fits."""
+    if bound.scope == result.optimal_within:
+        return True
+    if bound.source != result.algorithm or result.columns is None:
+        return False
+    return IN_ORDER not in bound.scope or in_listed_order(result.graph, result.columns)
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:
@@ -425,13 +455,47 @@ def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True
         return
     shown = {processor.name for processor in machine.processors} if many else report.idle.keys()
     waits = [item for item in report.idle.items() if item[0] in shown]
+    moving = transfer_waits(report)
     for label, (resource, waited) in _labelled("idle time", waits):
-        share = _share(waited, report.makespan)
-        yield label, f"{shown_name(resource)}: {format_time(waited, units)}{share and f', {share}'}"
+        told = waited_text(waited, moving.get(resource, 0), report.makespan, units)
+        yield label, f"{shown_name(resource)}: {told}"
     working = [(name, time) for name, time in report.overlap.items() if report.busy[name] and not many]
     for label, (channel, time) in _labelled("overlap", working):
         busy = report.busy[channel]
         yield label, f"{shown_name(channel)}: {format_time(time, units)} of {format_time(busy, units)} with computation"
+
+
+def transfer_waits(report: Report) -> dict[str, Number]:
+    """Return the time in which each processor runs no task, because it is the channel of a transfer."""
+    subject = report.subject
+    if subject is None:
+        return {}
+    machine, steps = subject.machine, subject.steps
+    held = {resource for resources in machine.held_by_link for resource in resources}
+    blocked = [index for index in range(len(machine.processors)) if index in held]
+    if not blocked:
+        return {}
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    length = (report.end - report.start)[runs]
+    first = np.ones(len(runs), dtype=bool)  # a run without processors is on the first one
+    found: dict[str, Number] = {}
+    on = None if steps.on is None else steps.on.gather(runs)
+    if on is not None:
+        first[on.rows] = False
+    for index in blocked:
+        here = first.copy() if index == 0 else np.zeros(len(runs), dtype=bool)
+        if on is not None:
+            here[on.rows[on.items == index]] = True
+        name = machine.processors[index].name
+        found[name] = report.busy[name] - length[here].sum().item()
+    return {name: time for name, time in found.items() if time > 0}
+
+
+def waited_text(idle: Number, moving: Number, makespan: Number, units: Units) -> str:
+    """Describe the time in which a resource runs nothing, and how much of it is transfers that occupy it."""
+    share = _share(idle + moving, makespan)
+    text = f"{format_time(idle + moving, units)}{share and f', {share}'}"
+    return f"{text}, of it {format_time(moving, units)} in transfers" if moving else text
 
 
 def _labelled(label: str, items: Iterable[Any]) -> Iterator[tuple[str, Any]]:

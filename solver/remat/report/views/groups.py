@@ -40,11 +40,15 @@ class Groups:
         Position in `labels`.
     by : str
         ``module``, ``part`` (of the program, by the names of tasks), ``operation`` or ``value``.
+    colours : tuple of int
+        For each label a number from 0 to `MOST_GROUPS`, which `OTHERS` has. It hardly depends on the schedule, so that
+        a group keeps its colour in pictures of several schedules of a graph.
     """
 
     labels: tuple[str, ...]
     of_value: IntArray
     by: str
+    colours: tuple[int, ...]
 
 
 def groups_of(graph: TaskGraph, weight: NDArray[np.float64], first: NDArray[np.float64]) -> Groups:
@@ -56,7 +60,7 @@ def groups_of(graph: TaskGraph, weight: NDArray[np.float64], first: NDArray[np.f
     weight, first : (values,) float64
         Importance of a value, and the time of its first appearance.
     """
-    keys, by = _keys(graph, weight)
+    keys, by = _keys(graph, graph.size.astype(np.float64))
     known = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     of_value = np.array([known[key] for key in keys], dtype=np.int64)
     total = np.bincount(of_value, weight, len(known))
@@ -70,7 +74,22 @@ def groups_of(graph: TaskGraph, weight: NDArray[np.float64], first: NDArray[np.f
     names = list(known)
     labels = [names[k] for k in named.tolist()]
     left = int((total > 0).sum()) > len(named)
-    return Groups((*labels, OTHERS) if left or not labels else tuple(labels), place[of_value], by)
+    size = np.bincount(of_value, graph.size.astype(np.float64), len(known))
+    colours = _colours(named.tolist(), np.argsort(-size, kind="stable").tolist())
+    if left or not labels:
+        return Groups((*labels, OTHERS), place[of_value], by, (*colours, MOST_GROUPS))
+    return Groups(tuple(labels), place[of_value], by, colours)
+
+
+def _colours(named: Sequence[int], by_size: Sequence[int]) -> tuple[int, ...]:
+    """Return a colour for each named group: its place by size if that is a colour, otherwise one that is left over."""
+    place = {group: rank for rank, group in enumerate(by_size)}
+    own = {place[group] for group in named}
+    left = (colour for colour in range(MOST_GROUPS) if colour not in own)
+    found: dict[int, int] = {}
+    for group in sorted(named, key=place.__getitem__):
+        found[group] = place[group] if place[group] < MOST_GROUPS else next(left)
+    return tuple(found[group] for group in named)
 
 
 def _keys(graph: TaskGraph, weight: NDArray[np.float64]) -> tuple[list[str], str]:

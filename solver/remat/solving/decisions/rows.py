@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Protocol, TypeVar, overload
 
-from remat.errors import RematError
+from remat.errors import OptionError, RematError
+from remat.messages import brief, nearest
 
 
 class Row(Protocol):
     """One row."""
+
+    @property
+    def decision(self) -> str:
+        """The decision, such as ``recomputed``."""
+        ...
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object."""
@@ -21,6 +27,9 @@ R = TypeVar("R", bound=Row)
 
 class Rows(Sequence[R]):
     """A sequence of rows."""
+
+    _possible: ClassVar[tuple[str, ...]] = ()
+    """The decisions that a row may have."""
 
     def __init__(self, rows: Sequence[R]) -> None:
         self._rows = tuple(rows)
@@ -40,6 +49,24 @@ class Rows(Sequence[R]):
 
     def __iter__(self) -> Iterator[R]:
         return iter(self._rows)
+
+    def __repr__(self) -> str:
+        counts = {kind: len(self._with(kind)) for kind in self._possible}
+        return f"{type(self).__name__}({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
+
+    def _with(self, decision: str) -> list[R]:
+        """Return the rows with a decision.
+
+        Raises
+        ------
+        remat.OptionError
+            If no row can have this decision.
+        """
+        if decision not in self._possible:
+            near = nearest(decision, self._possible)
+            hint = f"did you mean {near!r}?" if near else f"it is one of {', '.join(self._possible)}"
+            raise OptionError(f"{brief(decision)} is not a decision; {hint}", argument="decision")
+        return [row for row in self._rows if row.decision == decision]
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as JSON objects."""

@@ -115,9 +115,17 @@ class StageDecisions(Rows[StageDecision]):
     Those of a join are listed chain by chain, those of a pipeline stage by stage and then by micro-batch.
     """
 
-    def __repr__(self) -> str:
-        counts = {kind: sum(row.decision == kind for row in self) for kind in (KEPT, RECOMPUTED, OFFLOADED)}
-        return f"StageDecisions({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
+    _possible = (KEPT, RECOMPUTED, OFFLOADED)
+
+    def of(self, decision: str) -> list[StageDecision]:
+        """Return the rows with a decision, such as ``recomputed``.
+
+        Raises
+        ------
+        remat.OptionError
+            If it is no decision for stages.
+        """
+        return self._with(decision)
 
 
 def stage_decisions_of(result: Result) -> StageDecisions:

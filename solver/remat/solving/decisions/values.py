@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
-from remat.errors import OptionError
 from remat.messages import brief, nearest
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.rows import Rows
@@ -133,6 +132,8 @@ class Decision:
 class Decisions(Rows[Decision]):
     """The decisions of a schedule, one for each value, in the order of the task graph."""
 
+    _possible = DECISIONS
+
     def __init__(self, rows: Sequence[Decision]) -> None:
         super().__init__(rows)
         self._index = {row.value: number for number, row in enumerate(self._rows)}
@@ -166,10 +167,6 @@ class Decisions(Rows[Decision]):
         near = nearest(name, self._index)
         raise KeyError(f"there is no value {brief(index)}" + (f"; did you mean {near!r}?" if near else ""))
 
-    def __repr__(self) -> str:
-        counts = {kind: len(self.of(kind)) for kind in DECISIONS}
-        return f"Decisions({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
-
     def of(self, decision: str) -> list[str]:
         """Return the values with a decision, such as ``recomputed``.
 
@@ -178,11 +175,7 @@ class Decisions(Rows[Decision]):
         remat.OptionError
             If it is no decision.
         """
-        if decision not in DECISIONS:
-            near = nearest(decision, DECISIONS)
-            hint = f"did you mean {near!r}?" if near else f"it is one of {', '.join(DECISIONS)}"
-            raise OptionError(f"{brief(decision)} is not a decision; {hint}", argument="decision")
-        return [row.value for row in self._rows if row.decision == decision]
+        return [row.value for row in self._with(decision)]
 
 
 def decisions_of(result: Result) -> Decisions:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 from remat.errors import OptionError, QuantityError
 from remat.messages import brief, listing
 from remat.plugin.problem import budgeted_memories
-from remat.plugin.proposal import Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.solving.display import Shown
 from remat.solving.minimum_budget import largest_peak
 from remat.solving.result import Result
-from remat.units import Number, Units, parse_size
+from remat.units import Number, Units, parse_budget
 
 SCHEMA = "remat.sweep/1"
 
@@ -157,6 +157,19 @@ class Curve:
     termination: Termination
     default_limit: float | None = None
 
+    def __post_init__(self) -> None:
+        """Call the budgets below a minimum that is proved for all schedules infeasible."""
+        least = self.least
+        if least is None or least.proved_within != ALL_SCHEDULES:
+            return
+        answers = [
+            replace(point, status=Status.INFEASIBLE, scope=ALL_SCHEDULES, termination=Termination.COMPLETED)
+            if not point.solved and point.budget is not None and point.budget < least.size
+            else point
+            for point in self.answers
+        ]
+        object.__setattr__(self, "answers", tuple(answers))
+
     def at(self, budget: int | float | str | None) -> Point:
         """Return the answer for a requested budget.
 
@@ -172,7 +185,7 @@ class Curve:
             If the curve has no answer to this budget.
         """
         try:
-            size = None if budget is None else parse_size(budget)
+            size = None if budget is None else parse_budget(budget)
         except QuantityError as error:
             raise OptionError(str(error), argument="budget") from None
         found = next((point for point in self.answers if point.budget == size), None)

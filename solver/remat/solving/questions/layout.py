@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEFAULT = "layout-auto"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Addresses:
     """A verified layout of one memory.
 
@@ -84,6 +84,11 @@ class Addresses:
     table: AddressTable | None = None
     reserved: int | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        arena = "no layout" if self.arena is None else f"arena {self.arena:,}"
+        where = f" of {self.memory}" if self.memory else ""
+        return f"<Addresses{where}: {len(self.size):,} residencies, {arena}, peak {self.peak:,}, by {self.algorithm}>"
 
     @property
     def fragmentation(self) -> float | None:

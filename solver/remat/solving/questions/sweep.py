@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError, checked_call
 from remat.instance import digest, load
+from remat.messages import unknown_memory
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem, budget_memory
@@ -61,7 +62,8 @@ def sweep(
         As in `remat.solve`; a curve each.
     budgets : iterable of int, float or str, optional
         Capacities of the working memory (of the fastest storage level, for an adjoint with storage), or shares such as
-        0.8 or ``"80%"``. Default: between the minimum budget and the peak of the schedule without a budget.
+        0.8 or ``"80%"``; also with the name of this memory, ``"device=8GB"``. Default: between the minimum budget and
+        the peak of the schedule without a budget.
     points : int, optional
         Budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, else 20.
     machine, options : optional
@@ -141,12 +143,28 @@ def _budgets(given: Iterable[float | str] | None, problem: Problem, memory: str)
         return None
     wholes = Wholes(problem)
     try:
-        sizes = {read_capacity(size, wholes, memory, problem.units) for size in given}
+        listed = [_of_memory(size, memory, problem) for size in given]
+        sizes = {read_capacity(size, wholes, memory, problem.units) for size in listed}
     except OptionError as error:
         raise OptionError(error.message, argument="budgets") from None
     if not sizes:
         raise OptionError("there are no budgets", argument="budgets")
     return tuple(sorted(sizes, reverse=True))
+
+
+def _of_memory(budget: float | str, memory: str, problem: Problem) -> float | str:
+    """Return a budget without the name of the swept memory, as in ``device=8GB``."""
+    if not isinstance(budget, str) or "=" not in budget:
+        return budget
+    name, _, size = (part.strip() for part in budget.partition("="))
+    if name == memory:
+        return size
+    if name not in problem.machine.memory_index:
+        raise OptionError(unknown_memory(name, problem.machine.memory_index), argument="budgets")
+    raise OptionError(
+        f"a sweep is over the budgets of {memory!r}, not {name!r}; give the capacity of {name!r} in the machine",
+        argument="budgets",
+    )
 
 
 def _options(problem: Problem, asked: Sequence[str | Algorithm], given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.instance import load
+from remat.plugin.selection import candidates
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.kit.programs.solver_status import Answer, Outcome
 from remat_algorithms.offload.exact import offload_exact as exact
 from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
@@ -265,3 +268,47 @@ def test_without_any_limit_the_work_is_counted(monkeypatch):
     assert chosen.termination == "iteration limit"
     assert not chosen.notes
     assert solve(document, 100, seconds=1e-3).termination == "time limit"
+
+
+SMALL_FORK = {
+    "schema": "remat.instance/1",
+    "kind": "dag",
+    "units": {"time": "unit", "memory": "unit"},
+    "machine": {
+        "memories": [{"name": "device", "capacity": 13}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": [
+            {"source": "device", "target": "host", "bandwidth": 10},
+            {"source": "host", "target": "device", "bandwidth": 10},
+        ],
+    },
+    "tasks": [
+        {"id": "read", "time": 2, "size": 5},
+        {"id": "prep", "time": 1, "size": 6, "reads": ["read"]},
+        {"id": "left1", "time": 2, "size": 4, "reads": ["prep"]},
+        {"id": "left2", "time": 1, "size": 8, "reads": ["left1"]},
+        {"id": "left3", "time": 2, "size": 2, "reads": ["left2"]},
+        {"id": "right1", "time": 1, "size": 5, "reads": ["prep"]},
+        {"id": "right2", "time": 2, "size": 3, "reads": ["right1"]},
+        {"id": "join", "time": 3, "size": 3, "reads": ["left3", "right2", "read"]},
+        {"id": "write", "time": 1, "size": 1, "reads": ["join", "left1"]},
+    ],
+    "outputs": ["write"],
+}
+
+
+def test_auto_asks_for_a_proof_over_moves_and_recomputation_of_a_small_graph():
+    found = candidates(make_problem(load(SMALL_FORK))).anytime
+    assert {"recompute": True, "work": 0.1} in [dict(one.trial.options) for one in found]
+    larger = SMALL_FORK | {"tasks": [*SMALL_FORK["tasks"], *({"id": f"t{k}", "time": 1, "size": 1} for k in range(6))]}
+    assert [one for one in candidates(make_problem(load(larger))).anytime if one.trial.options] == []
+
+
+@pytest.mark.slow
+def test_auto_proves_the_class_of_a_small_graph_with_a_host():
+    """Without this proof `auto` gives the gap to a bound for all schedules, and no reason why nothing is better."""
+    exact = remat.solve(SMALL_FORK, algorithm="offload-exact", options={"recompute": True})
+    assert exact.optimal_within is not None
+    found = remat.solve(SMALL_FORK)
+    assert found.makespan <= exact.makespan
+    assert found.optimal_within == exact.optimal_within or found.makespan < exact.makespan

@@ -15,7 +15,7 @@ from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import OptimizerBase, torch
 from remat.errors import OptionError
 from remat.messages import first_line
-from remat.units import parse_size
+from remat.units import parse_budget
 
 _OWNERS: Any = import_module("torch.utils.weak").WeakIdKeyDictionary()
 """The optimizer at the host of each parameter, and its hook: the latest one takes its gradients."""
@@ -84,7 +84,7 @@ def host_optimizer(
         module,
         [{"params": [one for one in module.parameters() if one.requires_grad]}] if parameters is None else parameters,
         (optimizer, options),
-        host=parse_size(host),
+        host=parse_budget(host),
         stale=bool(check_staleness(staleness)),
         overlap=overlap,
         master=master,

@@ -25,7 +25,7 @@ from remat.instance import load
 from remat.solving.host_order.moving import Moved
 from remat.solving.result import Result
 from remat.solving.verifying import examine
-from remat.units import Number, format_size, format_time, parse_bandwidth, parse_size
+from remat.units import Number, format_size, format_time, parse_bandwidth, parse_budget
 
 CPU = "cpu"
 
@@ -93,7 +93,7 @@ def host_split(captured: Captured, choices: Choices) -> dict[str, int]:
         "optimizer": captured.static_bytes(choices.optimizer)["optimizer"],
         "gradients of the step before": choices.staleness * sum(one.gradient for one in updated),
     }
-    whole, capacity = sum(split.values()), parse_size(choices.host)
+    whole, capacity = sum(split.values()), parse_budget(choices.host)
     if whole > capacity:
         shown = ", ".join(f"{format_size(size)} {name}" for name, size in split.items() if size)
         raise TorchError(

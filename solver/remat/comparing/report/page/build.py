@@ -11,7 +11,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
 from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
-from remat.comparing.report.sentences import MOST_SENTENCES, sentences
+from remat.comparing.report.sentences import MOST_SENTENCES, grouped
 from remat.comparing.report.tables import (
     LEADERS_HEADER,
     RANKING_HEADER,
@@ -21,11 +21,13 @@ from remat.comparing.report.tables import (
     peak_text,
     problems,
     ranking_title,
+    ratio_heading,
     relative_to,
     standings_header,
     units_of,
     with_spread,
 )
+from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
 from remat.messages import printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
@@ -57,11 +59,6 @@ OUTCOMES = "Infeasible: no schedule exists, proved. Unknown: none was found; one
 LEADERS = (
     "* proved optimal. Overhead: time over that without recomputation. "
     "Gap: share of the makespan above the best lower bound."
-)
-
-STANDINGS = (
-    "Ratios are means over the cells that the algorithm itself solved, which are not the same for all; those of the "
-    "ranking are over common cells."
 )
 
 MOST_WHOLE = 120
@@ -104,6 +101,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
     body = [
         "<header><h1>remat: comparison</h1>",
         f'<p class="soft">remat {escape(__version__)}. Every makespan and peak here was measured by the verifier.</p>',
+        f"<p><b>{escape(printable(verdict(comparison)))}</b></p>",
         _figures(comparison, standings),
         *(f"<p>{escape(note)}</p>" for note in comparison.notes),
         "<p><b>Interrupted: cells are missing.</b></p>" if comparison.interrupted else "",
@@ -115,8 +113,9 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         f'<div class="firsts"><div>{_rankings(comparison)}</div>{_profile(comparison, order)}</div>',
         _leaders(comparison),
         '<h2 id="algorithms">Each algorithm on the cells that it solved</h2>',
-        f'<p class="soft">{STANDINGS}</p>',
+        f'<p class="soft">{escape(" ".join(table_legend(comparison, ratio_heading(comparison))))}</p>',
         _standings(comparison, standings, by_family=False),
+        _entries(list(about_algorithms(comparison))),
         _families(comparison),
         _curves(comparison, order),
         f'<h2 id="schedules">The best schedules</h2>{_together(links)}{pictured}' if pictured else "",
@@ -159,10 +158,10 @@ def _palette() -> str:
 
 
 def _in_words(comparison: Comparison) -> str:
-    told = list(islice(sentences(comparison), MOST_SENTENCES + 1))
+    told = list(islice(grouped(comparison), MOST_SENTENCES + 1))
     more = ""
     if len(told) > MOST_SENTENCES:
-        more = f'<p class="soft">The first {MOST_SENTENCES}; the tables below have all.</p>'
+        more = f'<p class="soft">The first {MOST_SENTENCES}; the tables have all.</p>'
     if not told:
         return ""
     return f'<details id="words"><summary>In words</summary>{_entries(told[:MOST_SENTENCES])}{more}</details>'
@@ -375,7 +374,7 @@ def _grid_entry(comparison: Comparison, cells: Sequence[Cell]) -> Entry:
 def _cells(comparison: Comparison, links: Mapping[str, str]) -> str:
     columns: list[Column] = [(name, True) for name in ("instance", "kind", "algorithm", "options")]
     columns += [("budget", False), ("seed", False), ("outcome", True)]
-    columns += [(name, False) for name in ("makespan", "overhead", "best bound", "peak", "steps", "time")]
+    columns += [(name, False) for name in ("makespan", "overhead", "best bound", "peak", "steps", "planning time")]
     columns += [("remarks", True)]
     known = {
         case: bound

@@ -1,0 +1,60 @@
+"""The verifier's report as a table: verdict, figures and violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from remat.report.text.readable_names import shown_step
+from remat.report.text.summary import peaks, table, times, transfer_waits, waited_text
+from remat.units import Units, format_size, format_time
+from remat.verifier import Report
+
+MOST_LINKS = 8
+"""Up to this number, all links are listed; beyond it, only links that transfer data."""
+
+MOST_SHOWN = 20
+"""Number of violations in the table; `report.violations` and the JSON document have all that the verifier reports."""
+
+
+def verdict(report: Report) -> str:
+    """Return a report as aligned text."""
+    return table(verdict_lines(report))
+
+
+def verdict_lines(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) pairs; an empty label continues the one above."""
+    units = Units() if report.subject is None else report.subject.units
+    count = len(report.violations)
+    yield "verdict", "ok" if report.ok else f"{count} violation{'s' if count > 1 else ''}"
+    for k, violation in enumerate(report.violations[:MOST_SHOWN]):
+        yield "violations" if k == 0 else "", str(violation)
+    if count > MOST_SHOWN:
+        yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
+    yield from times(report, units)
+    yield "recompute time", format_time(report.recompute_time, units)
+    yield from peaks(report, units, {name: _cause(report, peak.step) for name, peak in report.peaks.items()})
+    for k, (name, size) in enumerate(report.arenas.items()):
+        yield "arena" if k == 0 else "", f"{name}: {format_size(size, units, both=True)}"
+    many = len(report.transferred) > MOST_LINKS
+    moved = [item for item in report.transferred.items() if item[1] or not many]
+    for k, (link, size) in enumerate(moved):
+        yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"
+    if len(report.busy) > 1 or report.transferred:
+        shown = report.spans.keys() if many else report.idle.keys()
+        moving = transfer_waits(report)
+        for k, (resource, idle) in enumerate((name, report.idle[name]) for name in shown):
+            told = waited_text(idle, moving.get(resource, 0), report.makespan, units)
+            yield "idle time" if k == 0 else "", f"{resource}: {told}"
+    yield "steps", f"{len(report.start):,}"
+    for k, note in enumerate(report.notes):
+        yield "notes" if k == 0 else "", note
+
+
+def _cause(report: Report, index: int | None) -> str:
+    """Name a step; without its graph, by its number."""
+    subject = report.subject
+    if index is None:
+        return "initial residency"
+    if subject is None:
+        return f"step {index}"
+    return f"{shown_step(subject.graph, subject.machine, subject.steps, index, short=True)} (step {index})"
