@@ -258,3 +258,14 @@ def test_data_that_is_on_its_way_keeps_no_link_busy():
     inputs = [{"value": f"in{name}", "memory": "host"} for name in "ab"]
     document = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks, "values": values, "inputs": inputs}
     nothing_in({**document, "machine": machine}, None, "auto", "tarnawski-latency", "dag-offload-best", time_limit=1.0)
+
+
+def test_the_fullest_device_may_be_one_without_a_limit():
+    layers = [{"forward_time": 1, "backward_time": 1, "saved_size": size} for size in (4, 90)]
+    machine = {
+        "memories": [{"name": "gpu0", "capacity": 3}, {"name": "gpu1"}],
+        "processors": [{"name": f"gpu{k}", "memory": f"gpu{k}", "type": "gpu"} for k in range(2)],
+        "links": [{"source": f"gpu{k}", "target": f"gpu{1 - k}"} for k in range(2)],
+    }
+    for given in nothing_in(pipeline(layers, 2), None, "gpipe", machine=machine):
+        assert given.result.least_budget.size == 180
