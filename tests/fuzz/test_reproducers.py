@@ -4,6 +4,7 @@ import pytest
 
 import remat
 from remat.solving.problem_setup import make_problem
+from remat_algorithms.parallel.pipeline import period_program
 from remat_algorithms.parallel.pipeline.layer_blocks import blocks_of
 from remat_algorithms.parallel.pipeline.period_search import unit_of
 from tests.fuzz.cases import Case, Solve
@@ -78,6 +79,32 @@ def test_steps_of_a_program_are_few_beside_its_longest_transfer():
     blocks = blocks_of(make_problem(loaded), loaded, 8)
     assert blocks.time_of_one > 2**52
     assert blocks.time_of_one / unit_of(blocks) < 2**41
+
+
+def short_beside_long():
+    """Return a pipeline with operations a million times shorter than others, which takes seconds in ns."""
+    layer = {"forward_time": 5 * 10**12, "backward_time": 4 * 10**13, "saved_size": 978}
+    short = {"forward_time": 4_688_441, "backward_time": 342, "saved_size": 10**11, "output_size": 65}
+    return pipeline([layer, short, layer, short], 2, weights="stash", cluster={"levels": [{"bandwidth": 5}]})
+
+
+def test_programs_have_few_steps_where_whole_times_are_long():
+    """The solver explains conflicts step by step and counts no work: 28 s with 2^20 steps, 3 s with 2^16."""
+    loaded = remat.load(short_beside_long())
+    blocks = blocks_of(make_problem(loaded), loaded, 8)
+    assert 2**16 <= blocks.least_period / unit_of(blocks) < 2**17
+
+
+def test_the_work_of_a_program_limits_those_of_its_first_pattern(monkeypatch):
+    works, program = [], period_program._Program
+
+    def noted(asked, period):
+        works.append(asked.work)
+        return program(asked, period)
+
+    monkeypatch.setattr(period_program, "_Program", noted)
+    remat.solve(short_beside_long(), algorithm="pipeline-ilp", budget=2 * 10**11, options={"work": 0.02})
+    assert set(works) == {0.02}
 
 
 @pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])
