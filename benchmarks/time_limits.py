@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import io
 import json
 import os
 import random
@@ -25,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -38,6 +39,9 @@ SHARE, SECONDS = 1.1, 1.0
 
 KILLED_AT = 20.0
 """Multiple of the limit at which a process is killed."""
+
+EXPLAINED = "plan --explain"
+"""Stands for the command, which plans and then solves for more memory and one more device, instead of an algorithm."""
 
 SAMPLE = 0.05
 """Seconds between two readings of the CPU time of child processes."""
@@ -133,21 +137,25 @@ def _solve(writing: int, trace: IO[str], case: Case, algorithm: str, seconds: fl
     assert isinstance(clock, CpuClock)
     clock.follow_children()
     begun = clock()
+    said: dict[str, Any]
     try:
-        result = remat.solve(
-            case.document,
-            algorithm=algorithm,
-            budget=case.budget,
-            time_limit=seconds,
-            **case.arguments,
-        )
-        said: dict[str, Any] = {
-            "status": str(result.status),
-            "says": "; ".join([str(result.termination), *result.notes[:1]]),
-            "makespan": None if result.makespan is None else float(result.makespan),
-            "bound": float(result.lower_bound),
-            "by": result.algorithm,
-        }
+        if algorithm == EXPLAINED:
+            said = _explained(case, seconds)
+        else:
+            result = remat.solve(
+                case.document,
+                algorithm=algorithm,
+                budget=case.budget,
+                time_limit=seconds,
+                **case.arguments,
+            )
+            said = {
+                "status": str(result.status),
+                "says": "; ".join([str(result.termination), *result.notes[:1]]),
+                "makespan": None if result.makespan is None else float(result.makespan),
+                "bound": float(result.lower_bound),
+                "by": result.algorithm,
+            }
     except remat.RematError as error:
         said = {"status": "refused", "says": str(error)}
     except BaseException as error:
@@ -155,6 +163,20 @@ def _solve(writing: int, trace: IO[str], case: Case, algorithm: str, seconds: fl
     text = json.dumps(said | {"cpu": clock() - begun, "says": said["says"][:300]})
     os.write(writing, text.encode())
     os._exit(0)
+
+
+def _explained(case: Case, seconds: float) -> dict[str, Any]:
+    """Run ``remat plan --explain`` in this process; its limit is for the plan and all that --explain solves."""
+    from remat.cli.main import main as command
+
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as printed:
+        path = Path(folder) / "instance.json"
+        path.write_text(json.dumps(case.document), encoding="utf-8")
+        code = command(
+            ["plan", str(path), "-b", str(case.budget), "--explain", "--format", "json", "--time-limit", f"{seconds}s"]
+        )
+    found = json.loads(printed.getvalue()) if code == 0 else {}
+    return {"status": found.get("status", f"exit code {code}"), "says": f"makespan {found.get('makespan')}"}
 
 
 def ratio(found: dict[str, Any], seconds: float) -> float:
@@ -202,6 +224,8 @@ def known_overruns() -> Iterator[tuple[str, Case, str, float]]:
     cluster = {"devices": [{"name": "gpu", "count": 16}], "levels": [{"bandwidth": 5}]}
     large = {"schema": "remat.instance/3", "kind": "pipeline", "layers": [layer | {"repeat": 48}], "cluster": cluster}
     yield "pipeline, 48 layers, 64 batches", Case(large | {"micro_batches": 64}, 2600), "adapipe", 3.0
+    for seconds in (5.0, 40.0):
+        yield "pipeline, 48 layers, 64 batches", Case(large | {"micro_batches": 64}, 2600), EXPLAINED, seconds
     impatient = _graph(draw, 60, None)
     yield "graph, 60 tasks, patience 2 s", replace(impatient, budget="25%", arguments={"patience": 2.0}), "auto", 20.0
 

@@ -103,8 +103,9 @@ def ask_minimum(case, given):
         return  # no time to look for less, or a heuristic that names some budget at which it finds a schedule
     if least.scope is None and UNFINISHED in given.result.notes:
         return  # it claims no minimality
-    for less in sorted({least.size - 1, (least.size + memory.capacity) // 2}):
-        if memory.capacity < less < least.size and (found := _at(given, case, memory.name, less)).found:
+    known = memory.capacity or 0  # the fullest device may have no limit: its budget is that of every device
+    for less in sorted({least.size - 1, (least.size + known) // 2}):
+        if known < less < least.size and (found := _at(given, case, memory.name, less)).found:
             if given.solve.algorithm == "auto" and least.scope not in (None, ALL, *_classes_of_one()):
                 continue  # minimal within a class of many schedules, which is named
             message = f"{least.size} in {memory.name} is named as minimal, and {less} does: {found.result.makespan}"

@@ -252,6 +252,8 @@ def test_whole_figures_are_compared_exactly():
     assert not verdicts.at_most(2.0**60 + 2**10, 2**60)
     assert verdicts.at_most(0.1 + 0.2, 0.3)
     assert verdicts.at_most(float(2**62 + 700), 2**62 + 600)  # the nearest float of a sum that leaves int64
+    assert verdicts.at_most(2.0**54 + 8, 2**54 + 6)  # the same, of a sum with a fraction
+    assert not verdicts.at_most(2.0**54 + 8, 2**54 + 5)
     assert not verdicts.at_most(2**62 + 1025, 2**62 + 1024)
 
 

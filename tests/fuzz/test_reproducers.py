@@ -4,6 +4,7 @@ import pytest
 
 import remat
 from remat.solving.problem_setup import make_problem
+from remat_algorithms.parallel.pipeline import period_program
 from remat_algorithms.parallel.pipeline.layer_blocks import blocks_of
 from remat_algorithms.parallel.pipeline.period_search import unit_of
 from tests.fuzz.cases import Case, Solve
@@ -78,6 +79,32 @@ def test_steps_of_a_program_are_few_beside_its_longest_transfer():
     blocks = blocks_of(make_problem(loaded), loaded, 8)
     assert blocks.time_of_one > 2**52
     assert blocks.time_of_one / unit_of(blocks) < 2**41
+
+
+def short_beside_long():
+    """Return a pipeline with operations a million times shorter than others, which takes seconds in ns."""
+    layer = {"forward_time": 5 * 10**12, "backward_time": 4 * 10**13, "saved_size": 978}
+    short = {"forward_time": 4_688_441, "backward_time": 342, "saved_size": 10**11, "output_size": 65}
+    return pipeline([layer, short, layer, short], 2, weights="stash", cluster={"levels": [{"bandwidth": 5}]})
+
+
+def test_programs_have_few_steps_where_whole_times_are_long():
+    """The solver explains conflicts step by step and counts no work: 28 s with 2^20 steps, 3 s with 2^16."""
+    loaded = remat.load(short_beside_long())
+    blocks = blocks_of(make_problem(loaded), loaded, 8)
+    assert 2**16 <= blocks.least_period / unit_of(blocks) < 2**17
+
+
+def test_the_work_of_a_program_limits_those_of_its_first_pattern(monkeypatch):
+    works, program = [], period_program._Program
+
+    def noted(asked, period):
+        works.append(asked.work)
+        return program(asked, period)
+
+    monkeypatch.setattr(period_program, "_Program", noted)
+    remat.solve(short_beside_long(), algorithm="pipeline-ilp", budget=2 * 10**11, options={"work": 0.02})
+    assert set(works) == {0.02}
 
 
 @pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])
@@ -258,3 +285,14 @@ def test_data_that_is_on_its_way_keeps_no_link_busy():
     inputs = [{"value": f"in{name}", "memory": "host"} for name in "ab"]
     document = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks, "values": values, "inputs": inputs}
     nothing_in({**document, "machine": machine}, None, "auto", "tarnawski-latency", "dag-offload-best", time_limit=1.0)
+
+
+def test_the_fullest_device_may_be_one_without_a_limit():
+    layers = [{"forward_time": 1, "backward_time": 1, "saved_size": size} for size in (4, 90)]
+    machine = {
+        "memories": [{"name": "gpu0", "capacity": 3}, {"name": "gpu1"}],
+        "processors": [{"name": f"gpu{k}", "memory": f"gpu{k}", "type": "gpu"} for k in range(2)],
+        "links": [{"source": f"gpu{k}", "target": f"gpu{1 - k}"} for k in range(2)],
+    }
+    for given in nothing_in(pipeline(layers, 2), None, "gpipe", machine=machine):
+        assert given.result.least_budget.size == 180

@@ -8,6 +8,9 @@ from fractions import Fraction
 ALL = "all schedules"
 TOLERANCE = 1e-9
 
+EXACT = 2**53
+"""Smallest whole number next to which are some that no float is."""
+
 WHOLE = 2**62
 """From here on sums of whole times are floats."""
 
@@ -65,10 +68,11 @@ class Answer:
 def at_most(one, other):
     """Whether a figure is at most another one: exactly, unless the makespan to compare with is fractional.
 
-    Whole times that leave int64 are floats in results, the nearest ones; an integer is never rounded.
+    Whole times are floats in results, the nearest ones, if they leave int64 or links have fractions. An integer is
+    never rounded.
     """
     if isinstance(other, int):
-        return Fraction(one) <= other or (other >= WHOLE and isinstance(one, float) and one <= float(other))
+        return Fraction(one) <= other or (other >= EXACT and isinstance(one, float) and one <= float(other))
     return one - other <= TOLERANCE * max(abs(one), abs(other))
 
 

@@ -176,11 +176,12 @@ def _copies(graph, machine, stages, stage, tasks, at):
     """Return the transfers of what tasks have made to the devices that read it."""
     found, device = [], stages[stage][1]
     homes = {name: where for layers, where in stages for name in graph.tasks if _layer(name) in layers}
+    source = machine.processors[device]
     for value in [value for name in tasks for value in graph.tasks[name].writes]:
-        readers = [homes[name] for name, task in graph.tasks.items() if value in task.reads]
-        for other in dict.fromkeys(readers):
-            if other != device:
-                link = machine.link(machine.processors[device], machine.processors[other])
+        readers = [machine.processors[homes[name]] for name, task in graph.tasks.items() if value in task.reads]
+        for target in dict.fromkeys(readers):
+            if target != source:
+                link = machine.link(source, target)
                 held = link.duration(graph.values[value])
                 step = {"copy": value, "from": link.source, "to": link.target}
                 phase = "F" if tasks[0].startswith("F") else "B"

@@ -11,6 +11,9 @@ from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.units import Number
 
+ROUNDING = 2.0**-38
+"""Longest time that may be a rounding error, as a share of the time of all steps."""
+
 
 def run_time(graph: TaskGraph, machine: Machine, task: int, processor: int) -> Number:
     """Return the time of a task on a processor; OptionError if that processor cannot run it."""
@@ -44,13 +47,21 @@ def copy_held(graph: TaskGraph, machine: Machine, value: int, source: int, targe
 
 
 def instants(start: NumberArray, slack: float) -> NumberArray:
-    """Return the times with those that differ by less than `slack` made equal."""
-    if not slack:
+    """Return the times with those that differ by at most `slack` made equal.
+
+    Where close times span more than that, those that differ by rounding alone stay together.
+    """
+    if not slack or not len(start):
         return start
     order = np.argsort(start, kind="stable")
+    gaps = np.diff(start[order])
+    begins = np.concatenate(([True], gaps > slack))
+    firsts = np.flatnonzero(begins)
+    spans = start[order][np.append(firsts[1:], len(start)) - 1] - start[order][firsts]
+    begins[1:] |= (spans > slack)[np.cumsum(begins)[1:] - 1] & (gaps > ROUNDING * float(start.max(initial=0)))
     found = start.copy()
     anchor = -np.inf
-    for k in order.tolist():
-        anchor = float(start[k]) if start[k] - anchor > slack else anchor
+    for k, is_first in zip(order.tolist(), begins.tolist(), strict=True):
+        anchor = float(start[k]) if is_first or start[k] - anchor > slack else anchor
         found[k] = anchor
     return found

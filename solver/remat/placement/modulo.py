@@ -9,16 +9,16 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.samples import Samples
-from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, instant_array
-from remat.placement.durations import copy_held, copy_time, instants, run_time
+from remat.graph.taskgraph import IntArray, Ragged, TaskGraph, instant_array
+from remat.placement.durations import ROUNDING, copy_held, copy_time, instants, run_time
 from remat.schedule.modulo import ModuloSchedule, Turn
 from remat.schedule.orders import Orders, Pass, Phase, PipelineTasks, initial_of
 from remat.schedule.patterns import Beat, Pattern
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import LARGEST_SIZE, Number
 
-ROUNDING = 1e-9
-"""Rounding tolerance for two equal instants, as a share of the time of all steps."""
+INSTANT = 1e-9
+"""Largest difference of two equal instants, as a share of the time of all steps."""
 
 
 def place_modulo(samples: Samples, machine: Machine, schedule: ModuloSchedule) -> Steps:
@@ -56,20 +56,14 @@ def place_modulo(samples: Samples, machine: Machine, schedule: ModuloSchedule) -
     begins = instant_array([turn.start + (turn.shift + q) * schedule.period for q in range(rounds) for turn in turns])
     seen = number < samples.count
     index, number, begins = index[seen], number[seen], begins[seen]
-    slack = _slack(schedule, lengths, rounds)
-    takes = np.array(
-        [
-            int(time > slack) + int(_held(graph, machine, turn, time) > slack)
-            for turn, time in zip(turns, lengths, strict=True)
-        ]
-    )
+    held = [_held(graph, machine, turn, time) for turn, time in zip(turns, lengths, strict=True)]
+    slack = _slack(schedule, lengths, held, rounds)
+    takes = np.array([int(time > slack) + int(own > slack) for time, own in zip(lengths, held, strict=True)])
     shift = np.array([turn.shift for turn in turns], dtype=np.int64)[index]
     ties = (index, number) if schedule.earlier_first else (number, index, shift)
     order = np.lexsort((*ties, takes[index], instants(begins, slack)))
-    if slack and _is_out_of_turn(schedule, lengths, index[order], begins[order]):
-        order = np.lexsort((*ties, takes[index], begins))
     index, number, begins = index[order], number[order], begins[order]
-    dropped = _drops(samples, machine, schedule, lengths).gather(index)
+    dropped = _drops(samples, machine, schedule, lengths, _slack(schedule, lengths, held, 1)).gather(index)
     kind = np.array([int(turn.kind) for turn in turns], dtype=np.int8)[index]
     item = np.array([turn.item for turn in turns], dtype=np.int64)[index]
     is_run = kind == StepKind.RUN
@@ -91,19 +85,6 @@ def place_modulo(samples: Samples, machine: Machine, schedule: ModuloSchedule) -
     )
 
 
-def _is_out_of_turn(schedule: ModuloSchedule, lengths: list[Number], index: IntArray, begins: NumberArray) -> bool:
-    """Whether steps are listed after others that overlap with them on their processor if both begin as listed.
-
-    That happens where steps are shorter than the tolerance of instants.
-    """
-    length = np.array(lengths, dtype=np.float64)[index]
-    on = np.array([turn.on for turn in schedule.turns], dtype=np.int64)[index]
-    rows = np.lexsort((np.arange(len(index)), on))
-    here, later = rows[:-1], rows[1:]
-    together = (on[here] == on[later]) & (on[here] >= 0) & (length[here] > 0) & (length[later] > 0)
-    return bool((together & (begins[later] + length[later] <= begins[here])).any())
-
-
 def _copied(samples: Samples, item: IntArray, number: IntArray, is_run: np.ndarray) -> IntArray:
     found = np.zeros(len(item), dtype=np.int64)
     copies = np.flatnonzero(~is_run)
@@ -122,20 +103,26 @@ def _held(graph: TaskGraph, machine: Machine, turn: Turn, time: Number) -> Numbe
     return time if turn.kind == StepKind.RUN else copy_held(graph, machine, turn.item, turn.source, turn.target)
 
 
-def _slack(schedule: ModuloSchedule, lengths: list[Number], rounds: int) -> float:
-    """Return the tolerance below which two instants are equal: for rounding, if times are not exact integers."""
+def _slack(schedule: ModuloSchedule, lengths: list[Number], held: list[Number], rounds: int) -> float:
+    """Return the tolerance below which two instants are equal: for rounding, if times are not exact integers.
+
+    It is less than the time of any step, so that no instant contains a whole step.
+    """
     ends = (schedule.start_of(turn) + length for turn, length in zip(schedule.turns, lengths, strict=True))
     last = max(ends, default=0) + (rounds - 1) * schedule.period
     exact = isinstance(schedule.period, int) and all(isinstance(time, int) for time in lengths)
-    return 0 if exact and last <= LARGEST_SIZE else ROUNDING * float(last)
+    if exact and last <= LARGEST_SIZE:
+        return 0
+    shortest = min((time for time in (*lengths, *held) if time > ROUNDING * last), default=last)
+    return min(INSTANT * float(last), float(shortest) / 2)
 
 
-def _drops(samples: Samples, machine: Machine, schedule: ModuloSchedule, lengths: list[Number]) -> Ragged:
+def _drops(samples: Samples, machine: Machine, schedule: ModuloSchedule, lengths: list[Number], slack: float) -> Ragged:
     """Return the values that each turn drops: a sample's last use of a value in a memory drops it there."""
     graph, turns = samples.graph, schedule.turns
     begins = instant_array([schedule.start_of(turn) for turn in turns])
     ends = instant_array([begin + time for begin, time in zip(begins.tolist(), lengths, strict=True)])
-    both = instants(np.concatenate((begins, ends)), _slack(schedule, lengths, 1))
+    both = instants(np.concatenate((begins, ends)), slack)
     begins, ends = both[: len(turns)], both[len(turns) :]
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     last: dict[tuple[int, int, int], tuple[Number, Number, int]] = {}

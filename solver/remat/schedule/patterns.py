@@ -19,7 +19,7 @@ from remat.schedule.modulo import ModuloSchedule, as_documented, folded, read_pe
 from remat.schedule.orders import Phase, Stage, read_stages, stages_document
 from remat.units import Number, Units
 
-ROUNDING = 1e-9
+ROUNDING = 2.0**-38
 """Rounding tolerance of start times, as a share of the period."""
 
 

@@ -10,9 +10,11 @@ micro-batches that change the parameters of a pipeline's stages, each stage also
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,9 +29,12 @@ from remat.verifier.event_simulation import Followed, follow
 from remat.verifier.findings import Findings
 from remat.verifier.memory import changes
 from remat.verifier.report import Steady, Violation
-from remat.verifier.timeline import TOLERANCE
+from remat.verifier.timeline import TOLERANCE, Timeline
 
 RUN, COPY = 0, 1
+ROUNDING = 2.0**-38
+"""Longest time that may be a rounding error, as a share of a period."""
+
 PRECEDENCE = frozenset({"read-missing", "value-busy", "free-missing"})
 """Rules whose violation in a pattern means that an operation starts before its inputs are available."""
 
@@ -240,20 +245,41 @@ def check_overlaps(machine: Machine, period: Number, followed: Followed, finding
         if busy[name] > period + slack:
             findings.add(None, "period-overlap", f"{name} is busy for {busy[name]} of each period of {period}")
             continue
-        _, offset = within(begin[mine], period, slack)
-        order = np.lexsort((np.array(length) > slack, offset))
+        offset = np.mod(begin[mine], period)
+        order = np.argsort(offset, kind="stable")
         spans = [(offset[k].item(), length[k]) for k in order.tolist()]
-        for (first, took), (following, _) in zip(spans, [*spans[1:], (None, 0)], strict=True):
-            until = spans[0][0] + period if following is None else following
-            if first + took > until + slack:
-                at = until if following is not None else until - period
-                findings.add(None, "period-overlap", f"{name} is busy from {first} for {took}, and again at {at}")
+        for first, took, again in _overlaps(spans, period, slack):
+            findings.add(None, "period-overlap", f"{name} is busy from {first} for {took}, and again at {again}")
     return busy
+
+
+def _overlaps(
+    spans: list[tuple[Number, Number]], period: Number, slack: float
+) -> Iterator[tuple[Number, Number, Number]]:
+    """Yield (start, duration, start of the other) of steps that overlap by more than the tolerance modulo the period.
+
+    `spans` are sorted by start. A step that takes no longer than the tolerance may begin or end within it of a start or
+    end of a longer one.
+    """
+    longer = [span for span in spans if span[1] > slack]
+    if not longer:
+        return
+    for (first, took), (following, _) in pairwise([*longer, (longer[0][0] + period, 0)]):
+        if first + took > following + slack:
+            yield first, took, following % period
+    starts = [first for first, _ in longer]
+    for begin, lasts in spans:
+        if lasts <= slack:
+            at = bisect_right(starts, begin) - 1
+            first, took = longer[at]
+            into = begin - first + (period if at < 0 else 0)
+            if took - into > slack and into + lasts > slack:
+                yield first, took, begin
 
 
 def within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, NumberArray]:
     """Return the number of whole periods before each time, and the time within its period."""
-    if not slack:
+    if not slack or not len(time):
         whole, offset = np.divmod(time, period)
         return whole, offset
     times = time.astype(np.float64)
@@ -261,11 +287,17 @@ def within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, N
     offset = times - whole * period
     next_one = period - offset <= slack
     whole, offset = whole + next_one, np.where(next_one | (offset <= slack), 0.0, offset)
-    # Times within the tolerance count as one instant.
+    # Times within the tolerance count as one instant. Where more of them are close, only rounding is ignored.
     order = np.argsort(offset, kind="stable")
+    gap = np.diff(offset[order])
+    apart = np.concatenate(([True], gap > slack))
+    edges = np.append(np.flatnonzero(apart), len(offset))
+    length = np.diff(edges)
+    spanned = offset[order][edges[1:] - 1] - offset[order][edges[:-1]]
+    apart[1:] |= np.repeat(spanned > slack, length)[1:] & (gap > ROUNDING * float(period))
     anchor = -math.inf
-    for k in order.tolist():
-        if offset[k] - anchor <= slack:
+    for k, begins in zip(order.tolist(), apart.tolist(), strict=True):
+        if not begins and offset[k] - anchor <= slack:
             offset[k] = anchor
         else:
             anchor = float(offset[k])
@@ -292,6 +324,19 @@ def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArra
         use += amount
         most = max(most, use)
     return int(most)
+
+
+def _slack_between_steps(period: Number, timeline: Timeline) -> float:
+    """Return the tolerance within which bytes change at one instant, so small that no instant contains a whole step.
+
+    Otherwise bytes could be freed before a step that precedes on the same processor. Times before and after the seam of
+    two periods meet, so that an instant spans twice the tolerance there.
+    """
+    if isinstance(period, int) and timeline.end.dtype == np.int64:
+        return 0.0
+    lengths = timeline.end - timeline.start
+    shortest = lengths[lengths > ROUNDING * float(period)].min(initial=math.inf)
+    return min(TOLERANCE * float(period), float(shortest) / 4)
 
 
 def _check_versions(training: Training, in_flight: tuple[int, ...], findings: Findings) -> tuple[int, ...]:
@@ -360,6 +405,7 @@ def peaks_of(
     """
     timeline = followed.timeline
     memory, position, change = changes(sized, machine, steps, timeline, followed.residency, followed.valid)
+    slack = _slack_between_steps(period, timeline)
     undropped = "what was read" if at_ends is None else "something"
     peaks: dict[str, int] = {}
     for index, place in enumerate(machine.memories):
@@ -370,7 +416,6 @@ def peaks_of(
         step = timeline.step_at[at]
         begins = timeline.start_position[step] == at
         when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
-        slack = 0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
         instantly = timeline.end[step] - timeline.start[step] <= slack
         # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
         turn = -within(when, period, slack)[0] if earlier_first else np.zeros(len(at), dtype=np.int64)

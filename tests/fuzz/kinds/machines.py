@@ -107,6 +107,11 @@ def of_devices(draw, devices, channels=None):
     for memory in memories:
         draw.seldom(memory, 6, capacity=lambda: draw.size(40))
     processors = [{"name": name, "memory": name, "type": kind} for name, kind in devices]
+    if len(names) > 1 and draw.chance(8):  # two devices have one memory
+        own, left = draw.random.sample(names, 2)
+        processors[names.index(left)]["memory"] = own
+        memories = [memory for memory in memories if memory["name"] != left]
+        links = [link for link in links if left not in (link["source"], link["target"])]
     return {"memories": memories, "processors": processors, **({"links": links} if links else {})}
 
 

@@ -85,7 +85,7 @@ def steps_of(document, graph, machine, schedule, transfers="overlap"):
     initial = schedule.get("initial")
     if initial is None:
         initial = {
-            value: sorted({device for layers, device in homes if layer_of(value) in layers})
+            value: sorted({machine.processors[device] for layers, device in homes if layer_of(value) in layers})
             for value in graph.placeable
         }
     rules = _misplaced(graph, homes, initial)

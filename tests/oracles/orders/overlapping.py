@@ -116,8 +116,7 @@ class _Player:
         source = self.machine.processors[operation.device]
         self.there.update((source, value) for value in operation.makes)
         for value in sorted((value for value in operation.makes if value[0] in "xsyve"), key=numbered):
-            for device in self.orders:
-                target = self.machine.processors[device]
+            for target in dict.fromkeys(self.machine.processors[device] for device in self.orders):
                 if target != source and target in self.targets.get(value, ()):
                     link = self.machine.link(source, target)
                     for name in _held(link):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -59,26 +59,32 @@ def on_linked_devices(problem: Problem, context: Context, solve: Callable[[Probl
 
 def longest_row(machine: Machine) -> list[int]:
     """Return the longest row of devices with links between neighbours that is found; the first one of several."""
-    count = len(machine.processors)
-    after = [
-        [other for other in range(count) if other != device and are_linked(machine, device, other)]
-        for device in range(count)
-    ]
-    best: list[int] = []
+    return max(linked_rows(machine, range(len(machine.processors))), key=len)
+
+
+def linked_rows(machine: Machine, devices: Sequence[int]) -> Iterator[list[int]]:
+    """Yield rows of some of these devices with links between neighbours; of many, the first `MOST_TRIALS`.
+
+    No row follows one of all devices.
+    """
+    after = {
+        device: [other for other in devices if other != device and are_linked(machine, device, other)]
+        for device in devices
+    }
     row: list[int] = []
-    left = [list(range(count))]
+    left = [list(devices)]
     for _ in range(MOST_TRIALS):
         while left and not left[-1]:
             left.pop()
             if row:
                 row.pop()
-        if not left or len(best) == count:
-            break
+        if not left:
+            return
         row.append(left[-1].pop(0))
-        if len(row) > len(best):
-            best = list(row)
+        yield list(row)
+        if len(row) == len(devices):
+            return
         left.append([device for device in after[row[-1]] if device not in row])
-    return best
 
 
 def _orders(found: Orders, row: list[int], count: int) -> Orders:

@@ -56,7 +56,8 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
     """
     instance = stream_of(problem, "pipeline-ilp", CHANGING)
     blocks = blocks_of(problem, instance, options.blocks)
-    started = madpipe(problem, MadPipeOptions(special=not options.contiguous), context).pattern
+    work = min(options.work, MadPipeOptions().work)
+    started = madpipe(problem, MadPipeOptions(special=not options.contiguous, work=work), context).pattern
     best = started if isinstance(started, Pattern) else None
     unit = unit_of(blocks)
     low = steps_from(blocks.least_period or 1, unit)

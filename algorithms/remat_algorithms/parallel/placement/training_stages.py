@@ -13,6 +13,7 @@ have less memory in the next round.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,6 +34,7 @@ from remat.plugin import (
     Stage,
 )
 from remat_algorithms.parallel.pipeline.device_links import are_linked, occupied_between
+from remat_algorithms.parallel.pipeline.linked_devices import linked_rows
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period, star
 from remat_algorithms.parallel.pipeline.periodic_pipelines import StagesInRow, versions_of
 from remat_algorithms.parallel.pipeline.shared_channels import Occupied, pattern_in_turns
@@ -48,6 +50,9 @@ MOST_CELLS = 10**7
 
 MOST_TRIALS = 10_000
 """Maximum number of devices that are tried in a row if not all of them are linked."""
+
+MOST_ROWS = 16
+"""Maximum number of rows of different devices that are searched if the best stages are not linked."""
 
 ENDLESS = 10**6
 """Maximum number of micro-batches in flight in a stream."""
@@ -133,26 +138,70 @@ class _Best:
 def solve_training(problem: Problem, sets: int, work: float, context: Context) -> Proposal:
     """Find stages for a pipeline with backwards, and run them.
 
+    If its stages are on devices that are not linked in a row, rows of linked devices are searched instead.
+
     Raises
     ------
     OptionError
-        If no device can run some layer, or no links connect devices in a row.
+        If no device can run some layer.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     order = layer_order(instance)
     best = _Best(problem, context)
-    is_unlinked = False
+    every = range(len(problem.machine.processors))
+    notes: tuple[str, ...] = ()
+    if not _search(problem, best, order, every, sets, work, context) and best.proposal is None:
+        notes = ("some neighbours lack a link in a direction: layers are on devices in a row of linked ones",)
+        for row in _rows(problem.machine):
+            if not context.stopped:
+                _search(problem, best, order, row, sets, work, context)
+    if best.proposal is None:
+        return Proposal(termination=context.termination)
+    return replace(best.proposal, notes=(*best.proposal.notes, *notes))
+
+
+def _rows(machine: Machine) -> list[list[int]]:
+    """Return rows of linked devices: the longest of each class, and others that differ in their numbers of each class.
+
+    In a row of one class, any stages have linked neighbours.
+    """
+    class_of = [(own.type, machine.memories[own.memory].capacity) for own in machine.processors]
+    longest: dict[object, list[int]] = {}
+    for kind in dict.fromkeys(class_of):
+        own = [device for device, other in enumerate(class_of) if other == kind]
+        longest[frozenset([kind])] = max(linked_rows(machine, own), key=len)
+    found: dict[object, list[int]] = {}
+    for row in linked_rows(machine, range(len(class_of))):
+        counts = Counter(class_of[device] for device in row)
+        if len(counts) > 1:
+            found.setdefault(frozenset(counts.items()), row)
+    return [*longest.values(), *sorted(found.values(), key=len, reverse=True)[:MOST_ROWS]]
+
+
+def _search(
+    problem: Problem,
+    best: _Best,
+    order: LayerOrder,
+    devices: Sequence[int],
+    sets: int,
+    work: float,
+    context: Context,
+) -> bool:
+    """Search stages on some devices; return whether the neighbours of all stages found are linked."""
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    are_all_linked = True
     for slowest in (True, False):
         less = [0] * len(problem.machine.processors)
         for _ in range(ROUNDS):
-            costs = staged_layers(problem, instance, order, less, slowest=slowest)
-            stages = _stages(costs, order, sets, work, context)
-            if stages is None:
+            costs = staged_layers(problem, instance, order, devices, less, slowest=slowest)
+            stages = None if costs is None else _stages(costs, order, sets, work, context)
+            if costs is None or stages is None:
                 break
             stages = linked(problem.machine, stages, costs.classes)
             if stages is None:
-                is_unlinked = True
+                are_all_linked = False
                 break
             excess = best.weigh(stages)
             if not any(excess) or context.stopped:
@@ -160,12 +209,7 @@ def solve_training(problem: Problem, sets: int, work: float, context: Context) -
             less = [own + more for own, more in zip(less, excess, strict=True)]
         if context.stopped:
             break
-    if best.proposal is None and is_unlinked:
-        message = "tarnawski-dp finds no devices in a row that links connect in both directions"
-        raise OptionError(message, argument="algorithm")
-    if best.proposal is None:
-        return Proposal(termination=context.termination)
-    return best.proposal
+    return are_all_linked
 
 
 def linked(machine: Machine, stages: tuple[Stage, ...], classes: Sequence[Sequence[int]]) -> tuple[Stage, ...] | None:
@@ -213,22 +257,39 @@ def layer_order(instance: PipelineInstance) -> LayerOrder:
 
 
 def staged_layers(
-    problem: Problem, instance: PipelineInstance, order: LayerOrder, less: Sequence[int], *, slowest: bool
-) -> Staged:
-    """Return the times and bytes of stages, with times as integers in steps."""
+    problem: Problem,
+    instance: PipelineInstance,
+    order: LayerOrder,
+    devices: Sequence[int],
+    less: Sequence[int],
+    *,
+    slowest: bool,
+) -> Staged | None:
+    """Return the times and bytes of stages on some devices, with times as integers in steps.
+
+    None if these devices cannot run some layer.
+
+    Raises
+    ------
+    OptionError
+        If no device of the machine can run it.
+    """
     machine, layers = problem.machine, instance.each_layer()[::-1]
     kinds: dict[object, list[int]] = {}
-    for index, processor in enumerate(machine.processors):
+    for index in devices:
+        processor = machine.processors[index]
         kinds.setdefault((processor.type, machine.memories[processor.memory].capacity, less[index]), []).append(index)
     classes = tuple(tuple(own) for own in kinds.values())
     works = [[layer.work_on(machine.processors[own[0]].type) for layer in layers] for own in classes]
     unable = np.array([[work is None for work in row] for row in works], dtype=bool)
     if unable.all(axis=0).any():
+        if len(devices) < len(machine.processors):
+            return None
         raise OptionError("some layer runs on no device", argument="algorithm")
     time = np.array([[0 if work is None else work for work in row] for row in works], dtype=np.float64)
     choose = max if slowest else min
     each = instance.each_layer()
-    connections = _connections(machine)
+    connections = _connections(machine, devices)
     ways = [
         choose((float(hop_between(machine, *ends, each[flow.value]).load) for ends in connections), default=0.0)
         for flow in order.passing
@@ -262,10 +323,10 @@ def staged_layers(
     )
 
 
-def _connections(machine: Machine) -> list[tuple[int, int]]:
+def _connections(machine: Machine, devices: Sequence[int]) -> list[tuple[int, int]]:
     """Return linked pairs of devices in different memories, one for each pair of speeds."""
     found: dict[object, tuple[int, int]] = {}
-    device_of = {processor.memory: device for device, processor in enumerate(machine.processors)}
+    device_of = {machine.processors[device].memory: device for device in devices}
     for link, out in enumerate(machine.links):
         ends = (out.source, out.target)
         reverse = machine.link_index.get((out.target, out.source))

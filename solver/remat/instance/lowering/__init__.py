@@ -7,6 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from remat.errors import OptionError
 from remat.graph.canonical import Uses, canonical
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
@@ -15,7 +16,7 @@ from remat.instance.kinds import is_adjoint, is_dag, is_pipeline
 
 if TYPE_CHECKING:
     from remat.graph.samples import Samples
-    from remat.instance import Instance, MachineModel
+    from remat.instance import Instance, MachineModel, PipelineInstance
     from remat.instance.tensor import Degree
 
 __all__ = ["chain_of", "lower", "machine_of", "repeated_of", "samples_of"]
@@ -93,10 +94,31 @@ def machine_of(instance: Instance, model: MachineModel | None = None) -> Machine
     uses: Callable[[], Uses] = partial(_of("uses", "uses_of"), instance)
     model = instance.machine if model is None else model
     if model is not None:
-        return model.build(uses, instance.compression_ratios)
+        machine = model.build(uses, instance.compression_ratios)
+        if is_pipeline(instance):
+            _check_memories(instance, machine)
+        return machine
     if is_pipeline(instance):
         return instance.build_machine()
     if is_adjoint(instance) and instance.has_storage:
-        machine: Machine = _of("chain", "machine_of_adjoint")(instance)
-        return canonical(machine, uses)
+        levels: Machine = _of("chain", "machine_of_adjoint")(instance)
+        return canonical(levels, uses)
     return Machine()
+
+
+def _check_memories(instance: PipelineInstance, machine: Machine) -> None:
+    """Refuse a common memory of several devices where a pipeline's rules are about devices, not memories."""
+    if instance.cluster.transfers != "overlap":
+        reason = f"{instance.cluster.transfers} transfers block devices"
+    elif instance.closes:
+        reason = "every device updates its own parameters"
+    elif instance.sharding is not None:
+        reason = "ranks have parameters of their own"
+    else:
+        return
+    owner: dict[int, str] = {}
+    for processor in machine.processors:
+        other = owner.setdefault(processor.memory, processor.name)
+        if other != processor.name:
+            text = f"{other} and {processor.name} have one memory, {machine.memories[processor.memory].name}"
+            raise OptionError(f"{text}, and {reason}; give each device a memory", argument="machine")

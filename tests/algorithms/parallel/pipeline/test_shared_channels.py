@@ -172,10 +172,10 @@ def test_transfers_that_occupy_devices_take_their_time():
 def test_a_missing_direction(name, missing):
     here = machine(NAMES, lambda one, other: None)
     del here["links"][missing]
-    if name in ("madpipe", "pipeline-ilp"):  # all layers on one device
+    if name in ("madpipe", "pipeline-ilp", "tarnawski-dp"):  # all layers on one device
         assert solved(transfers_decide(), here, name).pattern.period == 4
         return
-    with pytest.raises(remat.OptionError, match=r"no link|no devices in a row"):
+    with pytest.raises(remat.OptionError, match=r"no link"):
         remat.solve(transfers_decide(), machine=here, algorithm=name)
 
 
@@ -388,14 +388,13 @@ def test_a_missing_link_of_a_step_is_named(name, missing):
     document = transfers_decide() | {"weights": "flush"}
     for layer in document["layers"]:
         layer["saved_size"] = 1
-    if name in ("adapipe", "auto", "pipe-plan", "pipe-search"):  # they also use fewer devices
+    if name in ("adapipe", "auto", "pipe-plan", "pipe-search", "tarnawski-dp"):  # they also use fewer devices
         options = {"moves": 100} if name.startswith("pipe-") else {}
         stages = remat.solve(document, machine=here, algorithm=name, options=options).orders.stages
         assert len({stage.device for stage in stages}) == 1
         return
     ends = ["gpu0 to gpu1", "gpu1 to gpu0"][missing]
-    why = "no devices in a row that links connect" if name == "tarnawski-dp" else f"there is no link from {ends}"
-    with pytest.raises(remat.OptionError, match=why):
+    with pytest.raises(remat.OptionError, match=f"there is no link from {ends}"):
         remat.solve(document, machine=here, algorithm=name)
 
 

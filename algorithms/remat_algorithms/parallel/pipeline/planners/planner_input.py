@@ -135,9 +135,16 @@ class Site:
         return self._works[kind]
 
     def hop(self, one: int, other: int) -> Hop:
-        """Return the connection between two devices; equal connections are one object."""
+        """Return the connection between two devices; equal connections are one object.
+
+        In a common memory, data are where they are read, without a link.
+        """
         machine = self.problem.machine
-        out, back = (machine.links[link] for link in links_between(machine, one, other))
+        here, there = (machine.processors[device].memory for device in (one, other))
+        if here == there:
+            out = back = Link(source=here, target=there, channel="")
+        else:
+            out, back = (machine.links[link] for link in links_between(machine, one, other))
         key = tuple((link.bandwidth, link.latency, link.delay) for link in (out, back))
         if key not in self._hops:
             self._hops[key] = _hop(self.instance.each_layer(), out, back)
