@@ -6,7 +6,7 @@
   const tip = document.getElementById("tip"), {units, curves, bounds, reference} = head;
   const LEFT = 78, RIGHT = 78, TOP = 26, BOTTOM = 44;
   let factor = 1;
-  while (SIZES[Math.round(Math.log(factor) / Math.log(1024))] !== head.unit && units.memory !== "unit") factor *= 1024;
+  while (SIZES[units.base][Math.round(Math.log(factor) / Math.log(units.base))] !== head.unit && units.memory !== "unit") factor *= units.base;
   const every = curves.flatMap(curve => curve.points), sizes = every.map(point => point[0]), times = every.map(point => point[1]);
   const least = Math.min(...sizes), most = Math.max(...sizes, 1), pad = (most - least) * 0.06 || 1;
   const range = head.logarithmic ? [least / 1.15, most * 1.25] : [Math.max(0, least - pad), most + pad];
@@ -37,7 +37,7 @@
   }
   function memoryTicks() {
     const [from, to] = range.map(size => size / factor), bytes = units.memory !== "unit";
-    return head.logarithmic ? ratioTicks(from, to, bytes) : ticks(from, to, Math.max(3, width / 130), bytes ? 0 : 1);
+    return head.logarithmic ? ratioTicks(from, to, bytes && units.base === 1024) : ticks(from, to, Math.max(3, width / 130), bytes ? 0 : 1);
   }
 
   function draw() {
@@ -135,7 +135,7 @@
     pointed = x < LEFT || x > width - RIGHT ? null : sizeAt(x);
     tip.hidden = pointed === null;
     if (pointed !== null) {
-      const lines = [`within ${sizeText(Math.floor(pointed), units.memory)}`, ...within(pointed).map((best, k) =>
+      const lines = [`within ${sizeText(Math.floor(pointed), units)}`, ...within(pointed).map((best, k) =>
         `${curves[k].name}: ${best < 0 ? "no schedule found" : curves[k].texts[best]}`)];
       tip.replaceChildren(...lines.map((text, k) => {
         const line = document.createElement(k ? "span" : "b");

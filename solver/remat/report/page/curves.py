@@ -14,9 +14,8 @@ from remat.messages import printable
 from remat.report.text.curve_tables import HEADER, remark, rows_of
 from remat.report.text.readable_names import shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds
-from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_percent, format_size, format_time
+from remat.units import format_percent, format_size, format_time, shown_base, size_scale
 
 
 def write_curves(sweep: Sweep, path: str | os.PathLike[str]) -> None:
@@ -77,7 +76,7 @@ def _described(sweep: Sweep, shown: Sequence[Curve]) -> dict[str, object]:
     times = [float(point.makespan or 0) for curve in shown for point in curve.points]
     _, unit = size_scale(max(*peaks, 1), sweep.units)
     return {
-        "units": {"time": sweep.units.time, "memory": sweep.units.memory},
+        "units": {"time": sweep.units.time, "memory": sweep.units.memory, "base": shown_base() or 1024},
         "unit": unit,
         "memory": shown_name(sweep.memory),
         "reference": float(sweep.no_recompute_time),

@@ -31,6 +31,7 @@ from remat.report.views.resources import occupied
 from remat.schedule.orders import Phase as Operation
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
+from remat.units import shown_base
 from remat.verifier import Report
 
 MOST_GROUPED = 100_000
@@ -103,7 +104,7 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
     packed.column("item", steps.item, differences=True)
     head: dict[str, Any] = {
         "tick": ticks.size,
-        "units": {"time": result.units.time, "memory": result.units.memory},
+        "units": {"time": result.units.time, "memory": result.units.memory, "base": shown_base() or 1024},
         "makespan": ticks.one(report.makespan),
         "kinds": [{"label": label, "meaning": kind.meaning} for kind, label in kind_labels(result.graph).items()],
         "phases": list(phase_labels(result).values()),

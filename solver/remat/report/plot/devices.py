@@ -24,10 +24,11 @@ from remat.report.text.readable_names import short_name, shown_name
 from remat.report.views.forward_backward import Passes, passes_of
 from remat.report.views.phases import Phase as Step
 from remat.report.views.phases import phase_labels
-from remat.report.views.slices import size_scale, slice_maxima, without_dips
+from remat.report.views.slices import slice_maxima, without_dips
 from remat.schedule.orders import Phase
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
+from remat.units import size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,8 @@ from remat.report.page.curves import write_curves
 from remat.report.plot.style import PAGE, SUFFIXES, TimeScale, check_suffix, count_ticks, save_figure
 from remat.report.text.readable_names import shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks
-from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_percent, format_size, format_time
+from remat.units import format_percent, format_size, format_time, shown_base, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +94,7 @@ def _draw(sweep: Sweep) -> Figure:
         _draw_curve(axes, sweep, curve, colour, (factor, scale.factor), style)
     _draw_bound(axes, lower_bounds(sweep), factor, scale.factor)
     if logarithmic:
-        axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_xlim(), binary=sweep.units.memory != "unit")))
+        axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_xlim(), binary=_binary(sweep))))
         axes.xaxis.set_minor_locator(NullLocator())
     if sweep.units.memory == "unit" and not logarithmic:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -115,6 +114,11 @@ def _draw(sweep: Sweep) -> Figure:
         va="center",
     )
     return figure
+
+
+def _binary(sweep: Sweep) -> bool:
+    """Whether sizes are shown in binary units."""
+    return sweep.units.memory != "unit" and shown_base() != 1000
 
 
 def _key(axes: Axes, shown: Sequence[tuple[Curve, str]]) -> None:

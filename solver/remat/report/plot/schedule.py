@@ -42,10 +42,10 @@ from remat.report.views.kinds import STACKED, kind_labels
 from remat.report.views.phases import phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
-from remat.report.views.slices import busy_shares, fullest_of_slices, size_scale, widest_places
+from remat.report.views.slices import busy_shares, fullest_of_slices, widest_places
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
-from remat.units import format_size
+from remat.units import format_size, size_scale
 from remat.verifier import Report
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.kinds import STACKED, Kind, kind_labels
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, Use, reversal_of, uses_of
-from remat.report.views.slices import coverage, size_scale, slice_maxima
+from remat.report.views.slices import coverage, slice_maxima
 from remat.report.views.stages import Fate, Stages, stages_of
 from remat.report.views.task_index_ranges import ChainLayout, TreeLayout
 from remat.solving.result import Result
-from remat.units import format_size
+from remat.units import format_size, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
