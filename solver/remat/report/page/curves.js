@@ -10,13 +10,14 @@
   const every = curves.flatMap(curve => curve.points), sizes = every.map(point => point[0]), times = every.map(point => point[1]);
   const least = Math.min(...sizes), most = Math.max(...sizes, 1), pad = (most - least) * 0.06 || 1;
   const range = head.logarithmic ? [least / 1.15, most * 1.25] : [Math.max(0, least - pad), most + pad];
-  const low = Math.min(...times, reference), high = Math.max(...times), room = (high - low) || high || 1;
+  const low = Math.min(...times, reference), high = head.top, room = (high - low) || high || 1;
   const bend = head.logarithmic ? Math.log : x => x, rise = head.logarithmic_time ? Math.log : x => x;
   const span = head.logarithmic_time ? [low / 1.15, high * 1.3] : [Math.max(0, low - 0.08 * room), high + 0.1 * room];
   let width = 0, height = 0, pointed = null;
 
   const across = size => LEFT + (bend(size) - bend(range[0])) / (bend(range[1]) - bend(range[0])) * (width - LEFT - RIGHT);
-  const down = time => TOP + (rise(span[1]) - rise(time)) / (rise(span[1]) - rise(span[0])) * (height - TOP - BOTTOM);
+  // Of times above the axis, the figures are at its upper edge.
+  const down = time => time > span[1] ? 2 : TOP + (rise(span[1]) - rise(time)) / (rise(span[1]) - rise(span[0])) * (height - TOP - BOTTOM);
   const sizeAt = x => {
     const at = bend(range[0]) + (x - LEFT) / (width - LEFT - RIGHT) * (bend(range[1]) - bend(range[0]));
     return head.logarithmic ? Math.exp(at) : at;
@@ -98,6 +99,9 @@
       });
       pen.lineTo(width - RIGHT, down(curve.points.at(-1)[1]));
       pen.stroke();
+      curve.points.forEach(([size, time], k) => {
+        if (time > span[1]) write(`\u2191 ${curve.texts[k]}`, across(size) + 6, TOP + 12, "left", paint(curve));
+      });
       for (const [size, time] of curve.points) { pen.beginPath(); pen.arc(across(size), down(time), 2.6, 0, 7); pen.fill(); }
       if (curve.knee >= 0) { const [size, time] = curve.points[curve.knee]; pen.beginPath(); pen.arc(across(size), down(time), 6.5, 0, 7); pen.stroke(); }
       pen.lineWidth = 1;

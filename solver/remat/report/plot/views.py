@@ -13,7 +13,7 @@ from remat.instance import AdjointInstance
 from remat.report.palette import LEVELS, LIGHT, OF_FATE, OF_KIND, OF_STAY, Role, ink_on
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
-from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
+from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, count_ticks, title_inches
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.addresses import Boxes, address_boxes
 from remat.report.views.composition import composition_of
@@ -91,10 +91,11 @@ def _frame(
     """Return a figure with axes of these heights (inches) below each other, and its own height."""
     from matplotlib.figure import Figure
 
-    total = sum(heights) + gap * (len(heights) - 1) + TOP + bottom
+    top = title_inches(result)
+    total = sum(heights) + gap * (len(heights) - 1) + top + bottom
     figure = Figure(figsize=(WIDTH, total), facecolor="white")
     panels: list[Axes] = []
-    y = 1 - TOP / total
+    y = 1 - top / total
     for height in heights:
         y -= height / total
         share = panels[0] if panels else None
