@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from remat.generate import FAMILIES
+from remat.generate.devices import devices
 from remat.generate.models.instances import workload
 from remat.generate.models.memory import estimate, read_training
+from remat.generate.optimizers import NAMES
 from tests.cli.helpers import Run, Save
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -285,6 +287,15 @@ def test_standard_input_and_quiet(run: Run) -> None:
 )
 def test_one_line_for_what_cannot_be(run: Run, words: list[Any], said: str) -> None:
     run("fit", *words).assert_refused(said)
+
+
+@pytest.mark.parametrize("words", [("fit", "config.json"), ("generate", "chain", "--config", "config.json")])
+def test_the_help_lists_devices_and_optimizers_in_lines_that_fit(run: Run, words: tuple[str, ...]) -> None:
+    text = run(*words, "--help").out
+    found = " ".join(text.split())
+    assert f"One of {', '.join(devices())}." in found
+    assert f"{', '.join(NAMES)}, or none" in found
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_the_commands_are_listed(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 import click
@@ -10,6 +11,9 @@ import click
 from remat.generate.options import LEAST_RATE, Family, Parameter, flag
 from remat.messages import brief
 from remat.units import format_size, parse_bandwidth, parse_size
+
+MOST_LETTERS = 50
+"""Letters of choices that stand beside an option; help texts break lines, and options do not."""
 
 _METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT", "rate": "RATE"}
 
@@ -72,7 +76,12 @@ def option_of(parameter: Parameter) -> click.Option:
         )
     names = [parameter.option, *map(flag, parameter.aliases), parameter.name]
     if parameter.choices:
-        return click.Option(names, type=click.Choice(parameter.choices), default=None, help=about)
+        many = sum(map(len, parameter.choices)) > MOST_LETTERS
+        metavar = "NAME" if many else None
+        if many:
+            listed = f"{parameter.help} One of {', '.join(parameter.choices)}."
+            about = _described(replace(parameter, help=listed), shown)
+        return click.Option(names, type=click.Choice(parameter.choices), metavar=metavar, default=None, help=about)
     convert: Callable[[str], int | float | str] = str
     if parameter.type != "str":
         convert = {"size": _size, "rate": _rate}.get(parameter.type, _number)

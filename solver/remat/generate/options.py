@@ -9,7 +9,7 @@ from typing import Literal
 
 from remat.generate.devices import DEFAULT, devices
 from remat.generate.document import Document
-from remat.generate.optimizers import IMPLEMENTATIONS, SPELLED
+from remat.generate.optimizers import IMPLEMENTATIONS, NAMES
 
 ParameterType = Literal["int", "float", "str", "bool", "size", "rate"]
 ParameterValue = int | float | str | bool | None
@@ -196,7 +196,10 @@ MODEL_DEVICE = "H100"
 """The default device of families that read a configuration, and of `remat fit`."""
 
 OPTIMIZER_STEP = (
-    Parameter("optimizer", "str", "adam", f"Optimizer, optionally with its implementation: {SPELLED}, or none."),
+    Parameter(
+        *("optimizer", "str", "adam"),
+        f"{', '.join(NAMES)}, or none; optionally with its implementation, as in {NAMES[3]}-{IMPLEMENTATIONS[1]}.",
+    ),
     choice(
         "precision",
         ("mixed", "pure"),

@@ -33,7 +33,7 @@ def _of_transformer(parameters: dict[str, Any], static: int) -> dict[str, int]:
     if parameters.get("frozen"):
         return {PARAMETERS: static}
     document = generate("chain", "transformer", **parameters | {"parameters": "device", "states": "device"})
-    found = dict.fromkeys((PARAMETERS, STATES, GRADIENTS), 0)
+    found: dict[str, int] = {PARAMETERS: 0, STATES: 0, GRADIENTS: 0}
     for stage in document["stages"]:
         count, size = stage.get("repeat", 1), stage.get("parameter_size", 0)
         found[PARAMETERS] += count * size
@@ -48,7 +48,9 @@ def _of_model(parameters: dict[str, Any], static: int) -> dict[str, int]:
     from remat.generate.models.memory import static_of
     from remat.generate.models.reading import read_model, shipped
 
-    asked = {parameter.name: parameter.default for parameter in FAMILIES["chain/model"].parameters} | parameters
+    asked: dict[str, Any] = {
+        parameter.name: parameter.default for parameter in FAMILIES["chain/model"].parameters
+    } | parameters
     reserve = {RESERVE: asked["reserve"]}
     if asked["parameters"] not in (None, "static") or asked["states"] is not None:
         return reserve
