@@ -20,6 +20,7 @@ from remat.units import (
     parse_duration,
     parse_size,
     parse_time,
+    size_as_typed,
     size_scale,
     size_to_paste,
     sizes_shown_as,
@@ -318,6 +319,22 @@ def test_sizes_are_shown_in_the_kind_of_unit_that_was_typed(typed, shown):
         assert format_size(3_520_000_000, both=True) == "3.52 GB (3.278 GiB)"
         assert format_size(3_520_000_000, UNIT) == "3,520,000,000"
     assert format_size(3_520_000_000) == "3.278 GiB"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (24 * 10**9, "24000MB"),
+        (24 * 2**30, "24576MiB"),
+        (2048 * 10**9, "2048000MB"),  # a multiple of 2^20, too
+        (2**20 * 15625, "15625MiB"),
+        (123_456_789, "123456789"),
+        (0, "0MiB"),
+    ],
+)
+def test_a_size_that_is_round_in_one_kind_of_unit_was_typed_in_it(size, text):
+    assert size_as_typed(size) == text
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,13 @@ def sizes_shown_as(texts: Iterable[str]) -> Iterator[None]:
         _SHOWN.reset(token)
 
 
+def size_as_typed(size: int) -> str:
+    """Return a size in the kind of unit in which it is round: ``24000MB`` or ``24MiB``; bare if in neither."""
+    known = [(str(size // factor), name) for factor, name in ((2**20, "MiB"), (10**6, "MB")) if size % factor == 0]
+    shortest = min(known, key=lambda each: len(each[0].rstrip("0")), default=(str(size), ""))
+    return "".join(shortest)
+
+
 def format_size(size: int, units: Units | None = None, *, both: bool = False) -> str:
     """Format a size: ``3.28 GiB``; with `both`, decimal and binary: ``3.52 GB (3.28 GiB)``."""
     if units is not None and units.memory == "unit":

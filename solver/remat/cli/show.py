@@ -11,6 +11,7 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
+from remat.units import size_as_typed, sizes_shown_as
 
 if TYPE_CHECKING:
     from remat.solving.verifying import Examined
@@ -74,9 +75,11 @@ def command(session: Session, /, **given: Any) -> int:
             _print_answer(session, document, asked)
             return ExitCode.OK
         examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot, asked.view)
-        if asked.plot is not None or asked.view is not None:
-            _plot(examined, asked.plot, asked.view)
-        _print_schedule(session, examined, asked.format_)
+        limits = [memory.capacity for memory in examined.machine.memories if memory.capacity is not None]
+        with sizes_shown_as(map(size_as_typed, limits)):
+            if asked.plot is not None or asked.view is not None:
+                _plot(examined, asked.plot, asked.view)
+            _print_schedule(session, examined, asked.format_)
     elif asked.instance is not None:
         if asked.plot is not None or asked.view is not None:
             raise OptionError("an instance has no pictures; name a schedule", argument="plot")

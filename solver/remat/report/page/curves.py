@@ -42,7 +42,7 @@ def curves_page(sweep: Sweep) -> str:
     shown = [curve for curve in sweep.curves if curve.points]
     if not shown:
         raise OptionError("there is no schedule, and so no curve to plot", argument="plot")
-    name = escape(shown_name(sweep.instance_name) or "(unnamed)")
+    name = escape(printable(sweep.instance_name) or "(unnamed)")
     described = json.dumps(_described(sweep, shown), separators=(",", ":")).replace("<", "\\u003c")
     alone = format_time(sweep.no_recompute_time, sweep.units)
     memory = escape(shown_name(sweep.memory))

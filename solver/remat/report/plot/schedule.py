@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.graph.names import NumberedNames
-from remat.graph.taskgraph import GATHERED, GRADIENTS, PARAMETERS, STATES, IntArray, TaskGraph
+from remat.graph.taskgraph import IntArray
 from remat.messages import printable
 from remat.report.page import write_page
 from remat.report.page.data import MOST_GROUPED
@@ -36,16 +36,15 @@ from remat.report.plot.style import (
 )
 from remat.report.plot.views import drawing
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name, shown_step
-from remat.report.views.composition import Contents, Extra, composition_of
+from remat.report.views.composition import Extra, composition_of, labels_of
 from remat.report.views.groups import Groups
-from remat.report.views.kinds import STACKED, Kind, kind_label, kind_labels
+from remat.report.views.kinds import STACKED
 from remat.report.views.phases import phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
 from remat.report.views.slices import busy_shares, fullest_of_slices, widest_places
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
-from remat.solving.static_split import RESERVE, static_split
 from remat.units import format_size, size_scale
 from remat.verifier import Report
 
@@ -118,31 +117,10 @@ def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
     return drawing(result, view) or (lambda: _Picture(result, report).draw())
 
 
-STATIC_COLOURS = {
-    PARAMETERS: LIGHT[Role.PARAMETERS],
-    STATES: LIGHT[Role.STATES],
-    GRADIENTS: LIGHT[Role.PARAMETER_GRADIENTS],
-    GATHERED: LIGHT[Role.GATHERED],
-    RESERVE: LIGHT[Role.ELSEWHERE],
-}
-"""Parts of static memory."""
-
-
-def _with_parts_of_static(contents: Contents, split: Mapping[str, int]) -> Contents:
-    """Return the contents of a memory with further rows for the parts of static memory."""
-    parts = np.array(list(split.values()), dtype=np.int64)
-    sizes = np.vstack([contents.sizes, np.repeat(parts[:, None], len(contents.time), axis=1)])
-    sizes[Kind.STATIC] -= parts.sum()
-    return Contents(contents.time, sizes)
-
-
-def _bands(graph: TaskGraph, groups: Groups | None, split: Mapping[str, int]) -> dict[int, tuple[str, str]]:
+def _bands(result: Result, groups: Groups | None) -> dict[int, tuple[str, str]]:
     """Return label and colour of each row of contents, from the bottom up: kinds, or groups of values."""
-    if split:
-        parts = {len(Kind) + k: (label, STATIC_COLOURS[label]) for k, label in enumerate(split)}
-        return parts | {int(kind): (kind_label(kind, training=True), LIGHT[OF_KIND[kind]]) for kind in STACKED}
     if groups is None:
-        labels = kind_labels(graph)
+        labels = labels_of(result)
         return {int(kind): (labels[kind], LIGHT[OF_KIND[kind]]) for kind in STACKED}
     extra = {Extra.STATIC: Role.STATIC, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
     named = [(printable(label), GROUPS[k]) for k, label in enumerate(groups.labels)]
@@ -162,14 +140,7 @@ class _Picture:
         grouped = not isinstance(result.graph.values, NumberedNames) and len(self.steps) <= MOST_GROUPED
         composition = composition_of(result, grouped=grouped)
         self.contents = composition.grouped or composition.contents
-        source = None if result.instance is None or composition.groups else result.instance.source
-        split = static_split(source, result.graph.static_memory)
-        if split:
-            none = dict.fromkeys(split, 0)
-            self.contents = tuple(
-                _with_parts_of_static(one, none if place else split) for place, one in enumerate(self.contents)
-            )
-        self.bands = _bands(result.graph, composition.groups, split)
+        self.bands = _bands(result, composition.groups)
         self.memories = self._memories()
         self.rows = self._rows()
 

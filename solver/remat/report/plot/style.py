@@ -15,8 +15,7 @@ from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
 from remat.messages import printable
 from remat.report.text.readable_names import shown_name
-from remat.report.views.composition import composition_of
-from remat.report.views.kinds import kind_labels
+from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.words import decision_words
 from remat.solving.result import Result
@@ -274,7 +273,7 @@ def peak_in_words(result: Result) -> str:
     name = fullest_memory(result)
     index = result.machine.memory_index[name]
     kinds = list(composition_of(result).contents[index].at_peak.items())
-    labels = kind_labels(result.graph)
+    labels = labels_of(result)
     told = [f"{labels[kind]} {format_size(bytes_, result.units)}" for kind, bytes_ in kinds]
     if len(told) > MOST_KINDS + 1:
         rest = sum(bytes_ for _, bytes_ in kinds[MOST_KINDS:])

@@ -16,9 +16,9 @@ from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, count_ticks, title_inches
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.addresses import Boxes, address_boxes
-from remat.report.views.composition import composition_of
+from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.icicle import Icicle, icicle_of
-from remat.report.views.kinds import STACKED, Kind, kind_labels
+from remat.report.views.kinds import STACKED, Kind
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, Use, reversal_of, uses_of
 from remat.report.views.slices import coverage, slice_maxima
@@ -473,7 +473,7 @@ def _addresses(result: Result) -> Figure:
         axes.tick_params(labelbottom=axes is panels[-1])
     panels[-1].set_xlabel(f"time ({scale.unit})")
     used = {kind for found in shown for kind in found.kind.tolist()}
-    labels = kind_labels(result.graph)
+    labels = labels_of(result)
     legend = {labels[kind]: KINDS[kind] for kind in STACKED if kind in used}
     if any(found.static or found.arena.reserved for found in shown):
         legend["static or reserved"] = LIGHT[Role.ELSEWHERE]
