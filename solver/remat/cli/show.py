@@ -11,7 +11,6 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
-from remat.units import size_as_typed, sizes_shown_as
 
 if TYPE_CHECKING:
     from remat.solving.verifying import Examined
@@ -75,8 +74,7 @@ def command(session: Session, /, **given: Any) -> int:
             _print_answer(session, document, asked)
             return ExitCode.OK
         examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot, asked.view)
-        limits = [memory.capacity for memory in examined.machine.memories if memory.capacity is not None]
-        with sizes_shown_as(map(size_as_typed, limits)):
+        with common.sizes_as_limits(examined.machine):
             if asked.plot is not None or asked.view is not None:
                 _plot(examined, asked.plot, asked.view)
             _print_schedule(session, examined, asked.format_)

@@ -80,7 +80,8 @@ def command(
         from remat.report.text.summary import table
 
         shown = {name: _shown_step(examined, peak.step) for name, peak in report.peaks.items()}
-        emit(table(_lines(report, units, shown)))
+        with common.sizes_as_limits(examined.machine):
+            emit(table(_lines(report, units, shown)))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
 
 
