@@ -99,13 +99,14 @@
       });
       pen.lineTo(width - RIGHT, down(curve.points.at(-1)[1]));
       pen.stroke();
-      curve.points.forEach(([size, time], k) => {
-        if (time > span[1]) write(`\u2191 ${curve.texts[k]}`, across(size) + 6, TOP + 12, "left", paint(curve));
+      curve.points.forEach(([, time], k) => {
+        const next = (curve.points[k + 1] ?? curve.points[k])[0];
+        if (time > span[1]) write(`\u2191 ${curve.texts[k]}`, across(next) + 6, TOP + 12, "left", paint(curve));
       });
       for (const [size, time] of curve.points) { pen.beginPath(); pen.arc(across(size), down(time), 2.6, 0, 7); pen.fill(); }
       if (curve.knee >= 0) { const [size, time] = curve.points[curve.knee]; pen.beginPath(); pen.arc(across(size), down(time), 6.5, 0, 7); pen.stroke(); }
       pen.lineWidth = 1;
-      const [size, time] = curve.points[0], x = across(size) + 8;
+      const [size, time] = curve.points.find(([, time]) => time <= span[1]) ?? curve.points[0], x = across(size) + 8;
       let y = down(time) - 9, by = -14;
       while (placed.some(other => Math.abs(other[1] - y) < 13 && Math.abs(other[0] - x) < 190)) {
         y += by;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
@@ -139,19 +140,19 @@ def _mark_outliers(axes: Axes, sweep: Sweep, shown: Sequence[tuple[Curve, str]],
     top = axes.get_ylim()[1]
     labels: dict[tuple[float, str], str] = {}
     for curve, colour in shown:
-        for point in curve.points:
+        for point, following in pairwise([*curve.points, curve.points[-1]]):
             if float(point.makespan or 0) / seconds > top:
                 share = "" if point.overhead is None else f", +{format_percent(point.overhead)}"
                 text = f"{format_time(point.makespan or 0, sweep.units)}{share}"
-                labels.setdefault(((point.peak or 0) / factor, text), colour)
+                labels.setdefault(((following.peak or 0) / factor, text), colour)  # where the line falls
     for row, ((x, text), colour) in enumerate(labels.items()):
         axes.annotate(
             f"\u2191 {text}",
             (x, top),
-            xytext=(0, 2 + 11 * row),
+            xytext=(4, -2 - 11 * row),
             textcoords="offset points",
-            ha="center",
-            va="bottom",
+            ha="left",
+            va="top",
             color=colour,
             fontsize=8,
             bbox=_HALO,
