@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from remat.generate.devices import rates
 from remat.generate.models.chains import chain, training_of, workload_of
 from remat.generate.models.memory import Estimate, estimate
+from remat.generate.networks.parameters import States
 from remat.generate.options import flag
 from remat.report.text.model_memory import Remedy, blocks_of
 
@@ -115,6 +117,7 @@ def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iter
     """Yield optimizer states, or parameters, too, at the host, with the figures of a verified schedule."""
     from remat.errors import RematError
 
+    link = rates(str(asked["device"]), str(asked["dtype"])).host_link or States.link
     homes: tuple[tuple[Changes, str, Callable[[], dict[str, Any]]], ...] = (
         ({"states": "host"}, "weight-offload", dict),
         ({"parameters": "host"}, "l2l", lambda: {"activations": "device", "recompute": True}),
@@ -131,7 +134,7 @@ def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iter
             yield Remedy(
                 kind=SAME,
                 options=_written(change | more),
-                note=BY_SOLVING,
+                note=f"{link / 1e9:g} GB/s to the host; {BY_SOLVING}",
                 needed=needed,
                 share=share,
                 recomputed=recomputed,
