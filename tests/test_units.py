@@ -22,7 +22,10 @@ from remat.units import (
     parse_duration,
     parse_size,
     parse_time,
+    size_as_typed,
+    size_scale,
     size_to_paste,
+    sizes_shown_as,
 )
 
 UNIT = Units("unit", "unit")
@@ -315,6 +318,46 @@ def test_sizes_are_shown_both_ways():
     assert format_size(3_520_000_000, both=True) == "3.52 GB (3.278 GiB)"
     assert format_size(999, both=True) == "999 B"
     assert format_size(1_234_567, UNIT, both=True) == "1,234,567"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (["8GB"], "3.52 GB"),
+        (["host=8 G"], "3.52 GB"),
+        (["80%", "device=8GiB", "host=64GB"], "3.278 GiB"),
+        (["8Gi"], "3.278 GiB"),
+        (["80%"], "3.278 GiB"),
+        (["8000000000"], "3.278 GiB"),
+        ([], "3.278 GiB"),
+    ],
+)
+def test_sizes_are_shown_in_the_kind_of_unit_that_was_typed(typed, shown):
+    with sizes_shown_as(typed):
+        assert format_size(3_520_000_000) == shown
+        assert format_sizes([3_520_000_000, 1]) == [shown, f"<0.001 {shown[-3:].strip()}"]
+        number, unit = format_limit(3_520_000_001, up=True).split()
+        assert (unit, float(number) >= float(shown.split()[0])) == (shown.split()[1], True)
+        assert size_scale(3_520_000_000)[1] == unit
+        assert format_size(3_520_000_000, both=True) == "3.52 GB (3.278 GiB)"
+        assert format_size(3_520_000_000, UNIT) == "3,520,000,000"
+    assert format_size(3_520_000_000) == "3.278 GiB"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (24 * 10**9, "24000MB"),
+        (24 * 2**30, "24576MiB"),
+        (2048 * 10**9, "2048000MB"),  # a multiple of 2^20, too
+        (2**20 * 15625, "15625MiB"),
+        (123_456_789, "123456789"),
+        (0, "0MiB"),
+    ],
+)
+def test_a_size_that_is_round_in_one_kind_of_unit_was_typed_in_it(size, text):
+    assert size_as_typed(size) == text
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Literal
@@ -50,6 +52,10 @@ _OTHER_TIMES = {
 
 # ASCII digits only: \d would also match digits of other scripts.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?)\s*([A-Za-z]*)", re.ASCII)
+
+
+_PREFIXED = re.compile(r"[0-9.]\s*([kKMGTPE](?:iB?|B)?)\b", re.ASCII)
+"""A size in a unit that is larger than a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,27 +321,67 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+_NAMES = {
+    1000: ("B", "kB", "MB", "GB", "TB", "PB", "EB"),
+    1024: ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"),
+}
+_SHOWN: ContextVar[Literal[1000, 1024] | None] = ContextVar("shown", default=None)
+
+
+def shown_base() -> Literal[1000, 1024] | None:
+    """Return the base of the units in which sizes are shown, if `sizes_shown_as` has chosen one."""
+    return _SHOWN.get()
+
+
+def size_scale(largest: int, units: Units | None = None) -> tuple[float, str]:
+    """Return the divisor and the name of the unit that suits the largest of sizes that are read together."""
+    if units is not None and units.memory == "unit":
+        return 1.0, "units"
+    base, power = _SHOWN.get() or 1024, 0
+    while power < 6 and largest >= base ** (power + 1):
+        power += 1
+    return float(base**power), _NAMES[base][power]
+
+
+@contextmanager
+def sizes_shown_as(texts: Iterable[str]) -> Iterator[None]:
+    """Show sizes in decimal units (GB) or in binary ones (GiB), as in the first of the texts that has such a unit."""
+    bases: Iterator[Literal[1000, 1024]] = (
+        1024 if "i" in match[1] else 1000 for match in map(_PREFIXED.search, texts) if match
+    )
+    token = _SHOWN.set(next(bases, None))
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+def size_as_typed(size: int) -> str:
+    """Return a size in the kind of unit in which it is round: ``24000MB`` or ``24MiB``; bare if in neither."""
+    known = [(str(size // factor), name) for factor, name in ((2**20, "MiB"), (10**6, "MB")) if size % factor == 0]
+    shortest = min(known, key=lambda each: len(each[0].rstrip("0")), default=(str(size), ""))
+    return "".join(shortest)
+
+
 def format_size(size: int, units: Units | None = None, *, both: bool = False) -> str:
     """Format a size: ``3.28 GiB``; with `both`, decimal and binary: ``3.52 GB (3.28 GiB)``."""
     if units is not None and units.memory == "unit":
         return f"{size:,}"
-    binary = _scaled(size, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
-    if not both or size < 1000:
-        return binary
-    return f"{_scaled(size, 1000, ('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'))} ({binary})"
+    if both and size >= 1000:
+        return f"{_scaled(size, 1000)} ({_scaled(size, 1024)})"
+    return _scaled(size, _SHOWN.get() or 1024)
 
 
 def format_sizes(sizes: Sequence[int], units: Units | None = None) -> list[str]:
     """Format sizes that are read together: all in the unit of the largest, with no more decimals than that."""
-    if (units is not None and units.memory == "unit") or max(sizes, default=0) < 1024:
+    factor, name = size_scale(max(sizes, default=0), units)
+    if factor == 1:
         return [format_size(size, units) for size in sizes]
-    power = min((max(sizes).bit_length() - 1) // 10, 6)
-    decimals = max(0, 4 - len(str(max(sizes) >> 10 * power)))
-    texts = [f"{size / 1024**power:.{decimals}f}" for size in sizes]
+    decimals = max(0, 4 - len(str(max(sizes) // int(factor))))
+    texts = [f"{size / factor:.{decimals}f}" for size in sizes]
     if decimals:
         texts = [text.rstrip("0").rstrip(".") for text in texts]
     least = f"<{10.0**-decimals:.{decimals}f}"
-    name = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[power - 1]
     return [f"{least if size and text == '0' else text} {name}" for size, text in zip(sizes, texts, strict=True)]
 
 
@@ -349,10 +395,8 @@ def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
 
 def format_limit(size: int, units: Units | None = None, *, up: bool) -> str:
     """Format a size as `format_size` does, rounded up or down; fractions of a byte make it unfit for a command line."""
-    if (units is not None and units.memory == "unit") or size < 1024:
-        return format_size(size, units)
-    power = min((size.bit_length() - 1) // 10, 6)
-    return f"{_rounded_to(size, 1024**power, up=up)} {('KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power - 1]}"
+    factor, name = size_scale(size, units)
+    return format_size(size, units) if factor == 1 else f"{_rounded_to(size, int(factor), up=up)} {name}"
 
 
 def _rounded_to(size: int, factor: int, *, up: bool) -> str:
@@ -360,13 +404,11 @@ def _rounded_to(size: int, factor: int, *, up: bool) -> str:
     return f"{context.divide(Decimal(size), factor).normalize():f}"
 
 
-def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:
+def _scaled(size: int, base: Literal[1000, 1024]) -> str:
     power = 0
-    while power + 1 < len(names) and abs(size) >= base ** (power + 1):
+    while power < 6 and abs(size) >= base ** (power + 1):
         power += 1
-    if power == 0:
-        return f"{size} {names[0]}"
-    return f"{size / base**power:.4g} {names[power]}"
+    return f"{size} B" if power == 0 else f"{size / base**power:.4g} {_NAMES[base][power]}"
 
 
 def format_percent(share: float, digits: int = 1) -> str:

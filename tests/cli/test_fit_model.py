@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import import_module
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remat.units import format_size
+from remat.generate import FAMILIES
+from remat.generate.devices import devices
+from remat.generate.models.instances import workload
+from remat.generate.models.memory import estimate, read_training
+from remat.generate.optimizers import NAMES
 from tests.cli.helpers import Run, Save
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -36,8 +44,13 @@ def test_the_verdict_says_which_phase_sets_the_peak(run: Run, options: tuple[str
     passes, step = document["plan"]["peak"] + document["reserve"], document["optimizer_step"] + document["reserve"]
     assert (step > passes) == (sets == "the optimizer's step")
     verdict, phases = run(*asked, "--budget", "300GB").out.splitlines()[-2:]
-    assert format_size(max(passes, step), both=True) in verdict
-    assert phases.strip() == f"set by {sets}; {other} {format_size(min(passes, step), both=True)}"
+    assert gigabytes(max(passes, step)) in verdict
+    where = "" if step > passes else f", in {document['plan']['moment']}"
+    assert phases.strip() == f"set by {sets}{where}; {other} {gigabytes(min(passes, step))}"
+
+
+def gigabytes(size: int) -> str:
+    return f"{size / 1e9:.4g} GB"
 
 
 def test_a_file_and_json(run: Run, save: Save) -> None:
@@ -79,7 +92,7 @@ def test_the_step_follows_the_name_of_the_optimizer(run: Run, save: Save) -> Non
     refused = run("fit", path, "--optimizer", "adamw-fused", "--step", "loop")
     assert (refused.code, refused.err) == (
         2,
-        "Error: --step: 'loop' contradicts --optimizer adamw-fused; give the implementation once\n",
+        "Error: --step 'loop' contradicts optimizer adamw-fused; give the implementation once\n",
     )
     assert "known are adafactor, adafactor-foreach" in run("fit", path, "--optimizer", "adafactor-fused").err
 
@@ -95,17 +108,159 @@ def test_what_does_not_fit_has_its_exit_code(run: Run, save: Save) -> None:
     assert "of 4 blocks are recomputed" in outcome.out
 
 
-@pytest.mark.parametrize("budget", ["24GB", "80GB"])
-def test_what_would_help_works_when_pasted(run: Run, budget: str) -> None:
-    document = run("fit", "llama-3-8b", "--budget", budget, "--format", "json").document
+SMALL = ("--batch", 2, "--sequence", 64, "--reserve", "1MB", "--device", "A10", "--budget", "5MB")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        SMALL,
+        pytest.param(("llama-3-8b", "--budget", "24GB"), marks=pytest.mark.slow),
+        pytest.param(("llama-3-8b", "--budget", "80GB"), marks=pytest.mark.slow),
+    ],
+    ids=["small", "24GB", "80GB"],
+)
+def test_what_would_help_is_sorted_and_works_when_pasted(run: Run, save: Save, asked: tuple[Any, ...]) -> None:
+    """This device before others, the training as it is before another; within a kind, the least time."""
+    words = (save(CONFIG, "config.json"), *asked) if asked is SMALL else asked
+    document, table = run("fit", *words, "--format", "json").document, run("fit", *words).out
+    remedies = document["remedies"]
     assert document["plan"] is None
-    assert document["remedies"]
-    table = run("fit", "llama-3-8b", "--budget", budget).out
-    for remedy in document["remedies"]:
-        pasted = run("fit", "llama-3-8b", "--budget", budget, *remedy["options"].split(), "--format", "json")
+    kinds = list(dict.fromkeys(remedy["kind"] for remedy in remedies))
+    assert kinds == ["the same training", "a changed training", "more devices"]
+    assert [kinds.index(remedy["kind"]) for remedy in remedies] == sorted(kinds.index(one["kind"]) for one in remedies)
+    assert sum(map(host, remedies)) == 1
+    for kind in kinds:
+        times = [remedy["extra_time_share"] for remedy in remedies if remedy["kind"] == kind]
+        assert times == sorted(times)
+    for remedy in remedies:
+        assert remedy["options"] in table
+        assert ("--data" in remedy["options"]) == (remedy["kind"] == "more devices")
+        changed = any(word in remedy["options"] for word in ("--lora", "--quantize", "--optimizer", "--precision"))
+        assert changed == (remedy["kind"] == "a changed training")
+        assert not changed or remedy["changes"] in table
+        if host(remedy):
+            continue
+        pasted = run("fit", *words, *remedy["options"].split(), "--format", "json")
         assert pasted.code == 0
         assert pasted.document["plan"]["needed"] == remedy["needed"]
-        assert remedy["options"] in table
+        assert pasted.document["plan"]["recompute_share"] == remedy["extra_time_share"]
+
+
+def test_of_one_change_the_fastest_combination_is_listed(run: Run, save: Save) -> None:
+    remedies = run("fit", save(CONFIG, "config.json"), *SMALL, "--format", "json").document["remedies"]
+    for remedy in remedies:
+        if host(remedy):
+            continue
+        words = remedy["options"].split()
+        given = {
+            name.removeprefix("--").replace("-", "_"): text for name, text in zip(words[::2], words[1::2], strict=True)
+        }
+        own = {name: given[name] for name in ("lora", "quantize") if name in given}
+        training = {name: given[name] for name in ("precision", "optimizer") if name in given}
+        training |= {name: int(given[name]) for name in ("data", "zero") if name in given}
+        times = []
+        for chunks, step in product((1, 16), (None, "fused")):
+            work = workload(config=CONFIG, batch=2, sequence=64, device="A10", loss_chunks=chunks, **own)
+            found = estimate(work, read_training(step=step, **training), 4_000_000)
+            if found.chosen is not None:
+                times.append((found.total_time + found.chosen.time, found.chosen.time / found.total_time))
+        assert min(times)[1] == remedy["extra_time_share"]
+
+
+def host(remedy: dict[str, Any]) -> bool:
+    return "host" in remedy["options"]
+
+
+def test_what_would_help_at_the_host_works_when_pasted(run: Run, save: Save, tmp_path: Path) -> None:
+    path, made = save(CONFIG, "config.json"), str(tmp_path / "made.json")
+    asked = SMALL[:-2]
+    (remedy,) = filter(host, run("fit", path, *SMALL, "--format", "json").document["remedies"])
+    assert remedy["changes"].startswith("31.5 GB/s to the host")  # of an A10, on PCI Express 4
+    refused = run("fit", path, *SMALL, *remedy["options"].split())
+    refused.assert_refused("remat generate chain --config", "remat solve FILE --budget 5MB")
+    assert run("generate", "chain", "--config", path, *asked, *remedy["options"].split(), "-o", made).code == 0
+    solved = run("solve", made, "--budget", "device=5MB", "-a", "weight-offload", "--format", "json")
+    assert solved.code == 0
+    assert solved.document["overhead"] <= remedy["extra_time_share"] + 1e-9
+
+
+OPTIONS_OF_ANSWERS = {"budget", "output", "plot", "format_", "quiet", "verbose", "help", "config"}
+
+
+def test_every_option_of_fit_is_one_of_generate_with_the_same_words() -> None:
+    from click import Context, Option
+
+    fit = import_module("remat.cli.fit_model").command
+    chain = import_module("remat.cli.generate").command.commands["chain"]
+    context = Context(chain)
+    context.meta["remat.family"] = FAMILIES["chain/model"]
+    known = {option.name: option for option in chain.get_params(context)}
+    for option in fit.get_params(Context(fit)):
+        if option.name in OPTIONS_OF_ANSWERS:
+            continue
+        assert isinstance(option, Option)
+        other = known[option.name]
+        assert isinstance(other, Option)
+        assert (option.opts, option.help, option.multiple) == (other.opts, other.help, other.multiple)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--step", "fused", "--precision", "pure", "--loss-chunks", 16),
+        ("--data", 4, "--zero", 3),
+        ("--lora", "rank=4", "--frozen", "embedding", "--frozen", "head"),
+        ("--reserve", "2MB", "--optimizer", "adamw8", "--no-flash"),
+    ],
+)
+def test_the_instance_of_fit_is_that_of_generate_and_fits_where_fit_says(
+    run: Run, save: Save, tmp_path: Path, options: tuple[Any, ...]
+) -> None:
+    path, made = save(CONFIG, "config.json"), str(tmp_path / "made.json")
+    asked = ("--batch", 2, "--sequence", 64, "--reserve", "1MB", *options)
+    needed = run("fit", path, *asked, "--format", "json", "-o", made).document["without_recomputation"]["needed"]
+    assert json.loads(Path(made).read_text()) == run("generate", "chain", "--config", path, *asked).document
+    solved = run("solve", made, "--budget", needed, "-q", "--time-limit", "5s", "--format", "json")
+    assert solved.document["overhead"] == pytest.approx(0, abs=1e-12)
+    less = run("solve", made, "--budget", needed - 1, "-q", "--time-limit", "5s", "--format", "json")
+    assert less.code != 0 or less.document["overhead"] > 1e-12
+
+
+def test_the_table_names_the_moment_of_its_figures(run: Run) -> None:
+    asked = ("fit", "llama-3-8b", "--budget", "24GB", "--lora", "rank=16", "--loss-chunks", 16)
+    table = run(*asked).out
+    assert "\nat the peak       without recomputation  every block recomputed\n" in table
+    assert re.search(r"\nreached in +the loss +the backward of block 32\n", table)
+    document = run(*asked, "--format", "json").document["with_recomputation"]
+    assert (document["logits"], document["moment"]) == (0, "the backward of block 32")
+
+
+@pytest.mark.parametrize(("budget", "shown", "absent"), [("20MB", "20 MB", "iB"), ("20MiB", "20 MiB", " MB")])
+def test_sizes_have_the_unit_that_was_typed(
+    run: Run, save: Save, tmp_path: Path, budget: str, shown: str, absent: str
+) -> None:
+    """In the table, in the picture, and in those of the solve that follows."""
+    drawn, made, solved = (tmp_path / name for name in ("memory.svg", "made.json", "time.svg"))
+    asked = ("--batch", 2, "--sequence", 64, "--reserve", "5MB", "--plot", drawn, "-o", made)
+    fitted = run("fit", save(CONFIG, "config.json"), "--budget", budget, *asked)
+    assert f"budget            {shown}," in fitted.out
+    assert absent not in fitted.out
+    run("solve", made, "--budget", budget, "-q", "-a", "rotor", "--plot", solved)
+    for picture in (drawn, solved):
+        text = picture.read_text()
+        assert f"budget {shown}" in text
+        assert f"memory ({shown[3:]})" in text
+        assert absent not in text
+
+
+def test_files_of_fit_are_checked_before_the_work(run: Run, save: Save, tmp_path: Path) -> None:
+    run("fit", "gpt2", "-o", "-").assert_refused("--output: the table goes to standard output")
+    run("fit", "gpt2", "--plot", "memory.txt").assert_refused("is not a plot")
+    run("fit", "gpt2", "--plot", tmp_path / "a.html").assert_refused("is not a plot")
+    run("fit", "-", "-o", tmp_path / "a.json").assert_refused("save the configuration")
+    run("fit", "t5-base", "-o", tmp_path / "a.json").assert_refused("no chain")
 
 
 def test_a_budget_without_its_unit_and_a_file_for_another_command(run: Run, save: Save) -> None:
@@ -125,7 +280,7 @@ def test_standard_input_and_quiet(run: Run) -> None:
     ("words", "said"),
     [
         (["nothing.json"], "there is no file and no shipped configuration 'nothing.json'"),
-        (["gpt2", "--device", "H99"], "--device: there is no device 'H99'"),
+        (["gpt2", "--device", "H99"], "'--device': 'H99' is not one of 'V100', 'T4'"),
         (["gpt2", "--budget", "much"], "--budget: "),
         (["gpt2", "--lora", "rank=4,w"], "--lora: 'w' is not a matrix"),
         (["gpt2", "--frozen", "w"], "--frozen 'w' is not a parameter"),
@@ -136,6 +291,15 @@ def test_standard_input_and_quiet(run: Run) -> None:
 )
 def test_one_line_for_what_cannot_be(run: Run, words: list[Any], said: str) -> None:
     run("fit", *words).assert_refused(said)
+
+
+@pytest.mark.parametrize("words", [("fit", "config.json"), ("generate", "chain", "--config", "config.json")])
+def test_the_help_lists_devices_and_optimizers_in_lines_that_fit(run: Run, words: tuple[str, ...]) -> None:
+    text = run(*words, "--help").out
+    found = " ".join(text.split())
+    assert f"One of {', '.join(devices())}." in found
+    assert f"{', '.join(NAMES)}, or none" in found
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_the_commands_are_listed(run: Run) -> None:

@@ -154,3 +154,14 @@ def test_schedules_are_drawn(run: Run, tiny: str, tmp_path: Path) -> None:
     Path(schedule).write_text(json.dumps({"schema": "remat.schedule/1", "steps": [{"run": "loss"}]}))
     run(*of, "--plot", plot).assert_refused("the schedule breaks rules")
     assert not plot.exists()
+
+
+@pytest.mark.parametrize(("budget", "shown"), [("900MB", "900 MB"), ("900MiB", "900 MiB")])
+def test_a_schedule_is_shown_in_the_kind_of_unit_of_its_budget(
+    run: Run, tmp_path: Path, budget: str, shown: str
+) -> None:
+    plan, picture = tmp_path / "plan.json", tmp_path / "plan.svg"
+    run("solve", "example:resnet50", "-b", budget, "-a", "rotor", "-q", "-o", plan)
+    outcome = run("show", plan, "--plot", picture)
+    assert f" of {shown} at " in outcome.out
+    assert f"budget {shown}<" in picture.read_text()

@@ -94,7 +94,7 @@ def test_a_loop_without_room_for_a_state_is_refused_at_once(
     monkeypatch.setattr(portfolio, "run", noted)
     outcome = run("solve", path, "-b", "1.9GB", "-b", "disk=0")
     assert outcome.code == 3
-    assert "every schedule needs at least 5.588 GiB in all memories together" in outcome.out
+    assert "every schedule needs at least 6 GB in all memories together" in outcome.out
     assert "such as x0" in outcome.out
     assert len(ran) <= 4
     ran.clear()

@@ -13,6 +13,7 @@ import pytest
 import remat
 from remat.generate import FAMILIES, KINDS, Family, families, find, generate
 from remat.generate.dag import TaskOptions
+from remat.generate.models.memory import read_training
 from remat.generate.networks.parameters import States
 from remat.generate.tree import Weights
 
@@ -53,6 +54,10 @@ def changed(family: Family) -> dict[str, Any]:
     if "weights" in values:  # parameters change meanwhile, or transfers hold devices up
         values["weights"] = "flush"
         values.pop("keep", None)  # of ranks, whose transfers do not
+    if "precision" in values:  # pure states have no master copy; adapters are for static parameters
+        values.pop("master")
+        values.pop("states")
+        values["parameters"] = "static"
     values.pop("frozen", None)  # of static parameters, which are not the last choice
     names = {parameter.name for parameter in family.parameters}
     small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2, "lora": "rank=4"}
@@ -66,7 +71,9 @@ def test_parameters_are_those_of_the_function(key: str) -> None:
     signature = inspect.signature(family.load()).parameters
     defaults = {name: p.default for name, p in signature.items() if p.kind is p.KEYWORD_ONLY}
     assert len(defaults) + sum(p.kind is p.VAR_KEYWORD for p in signature.values()) == len(signature)
-    if any(p.kind is p.VAR_KEYWORD for p in signature.values()):
+    if key == "chain/model":
+        defaults.update((name, p.default) for name, p in inspect.signature(read_training).parameters.items())
+    elif any(p.kind is p.VAR_KEYWORD for p in signature.values()):
         options: type = {"tree": Weights, "chain": States}.get(family.kind, TaskOptions)
         defaults.update((field.name, field.default) for field in dataclasses.fields(options))
     assert {p.name: p.default for p in family.parameters} == defaults

@@ -75,7 +75,7 @@ def test_the_page_of_a_chain_shows_its_peak(browser, folder):
     drawn, text = shown(browser, folder, "chain", result)
     assert any(said.startswith("peak ") and " below the budget: " in said for said in drawn)
     assert "budget 27 GiB" in drawn
-    assert {"static memory", "saved"} <= set(drawn)
+    assert {"parameters", "optimizer states", "gradients", "saved"} <= set(drawn)
     assert "static memory" in text  # no value, but most of what lies there
     assert "recomputation" in text
     assert "idle" in text

@@ -164,15 +164,15 @@ def test_what_does_not_fit(source, capsys):
         assert re.fullmatch(
             r"Error: infeasible within 5kB, proved over all schedules(, as for all below .*)?: "
             r"the (smallest budget found is|minimum budget is proved to be) .*, set by aten\.\S+ \(layers\.\d\S*\); "
-            r"of it 6\.\S+ KiB weights, 6\.\S+ KiB new gradients, .* the like\n",
+            r"of it 6\.\S+ kB weights, 6\.\S+ kB new gradients, .* the like\n",
             said,
         )
         assert main(["fit", "torch", f"{source}:make", *given, "--optimizer", "adam", *more]) == 3
         assert re.fullmatch(
             r"Error: infeasible within 5kB, proved over all schedules: "
             r"optimizer\.step\(\) of adam-loop takes [24]\d\.\S+ kB "
-            r"\(\S+ KiB\), with any recomputation, and adam-fused \S+ KiB, which does not fit either; of it "
-            r"1[26]\S* KiB .*\n",
+            r"\(\S+ KiB\), with any recomputation, and adam-fused \S+ kB, which does not fit either; of it "
+            r"1[3-7]\S* kB .*\n",
             capsys.readouterr().err,
         )
     assert main(["fit", "torch", f"{source}:make", "--budget", "5kB", "--reserve", "6kB"]) == 3

@@ -19,6 +19,7 @@ from remat.messages import brief
 from remat.report import VIEWS
 
 if TYPE_CHECKING:
+    from remat.graph.machine import Machine
     from remat.instance import Instance, MachineModel
     from remat.units import Units
 
@@ -265,6 +266,16 @@ def _shipped(source: str) -> str | None:
         return example_path(name).name.split(".json")[0] if name else None
     except OptionError:
         return None
+
+
+@contextmanager
+def sizes_as_limits(machine: Machine) -> Iterator[None]:
+    """Show sizes in the kind of unit, decimal or binary, in which the first limit of a machine's memories is round."""
+    from remat.units import size_as_typed, sizes_shown_as
+
+    limits = [memory.capacity for memory in machine.memories if memory.capacity is not None]
+    with sizes_shown_as(map(size_as_typed, limits)):
+        yield
 
 
 def load_machine_option(path: str | None, units: Units) -> MachineModel | None:

@@ -44,5 +44,6 @@ def command(session: Session, schedule: str, of: str | None, by: str, format_: s
     elif format_ == "csv":
         emit(decisions_csv(rows).rstrip("\n"))
     elif not session.quiet:
-        emit(decisions_table(result) if by == "value" else stages_table(result))
+        with common.sizes_as_limits(result.machine):
+            emit(decisions_table(result) if by == "value" else stages_table(result))
     return ExitCode.OK

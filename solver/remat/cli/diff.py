@@ -40,7 +40,8 @@ def command(session: Session, first: str, second: str, of: str | None, format_: 
     if format_ == "json":
         emit(json.dumps(differences(one, other), indent=2, ensure_ascii=False))
     elif not session.quiet:
-        emit(diff_table(one, other, _names(first, second)))
+        with common.sizes_as_limits(one.machine):
+            emit(diff_table(one, other, _names(first, second)))
     return ExitCode.OK if one.report.ok and other.report.ok else ExitCode.VIOLATION
 
 

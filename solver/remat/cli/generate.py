@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -12,12 +11,10 @@ from click.shell_completion import CompletionItem
 
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, writing
+from remat.cli.parameters import naming_option, option_of
 from remat.errors import OptionError
-from remat.generate import KINDS, Family, Parameter, families, find, generate_rows
+from remat.generate import KINDS, families, find, generate_rows
 from remat.generate.document import Rows
-from remat.generate.options import LEAST_RATE, flag
-from remat.messages import brief
-from remat.units import parse_bandwidth, parse_size
 
 HELP = """Make an instance: random, synthetic, or of a real architecture.
 
@@ -34,66 +31,6 @@ The same command makes the same instance on every platform. The instance records
 CONFIGURED = "model"
 """The family that --config selects."""
 
-_METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT", "rate": "RATE"}
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _number(text: str) -> int | float:
-    """Read a number; whole numbers, including ``1e6``, are exact."""
-    try:
-        exact = Decimal(text)
-    except InvalidOperation:
-        raise click.BadParameter(f"{brief(text)} is not a number") from None
-    if not exact.is_finite() or abs(exact) > Decimal("1e300"):
-        raise click.BadParameter(f"{brief(text)} is out of range")
-    whole = abs(exact) < 2**63 and exact == exact.to_integral_value()
-    return int(exact) if whole else float(exact)
-
-
-def _rate(text: str) -> int | float:
-    """Read a bandwidth such as ``12GB/s``; a bare number is in bytes/s, and a small one is refused as a mistake."""
-    if not text.strip()[-1:].isalpha():
-        value = _number(text)
-        if isinstance(value, int) and 0 < value < LEAST_RATE:
-            raise click.BadParameter(f"{text[:60]} bytes/s: did you mean {text[:60]}GB/s? If not, write {text[:60]}B/s")
-        return value
-    try:
-        found = parse_bandwidth(text if "/" in text else f"{text}/s")
-    except ValueError:
-        raise click.BadParameter(f"{brief(text)} is not a bandwidth such as 12GB/s") from None
-    assert found is not None
-    return found
-
-
-def _option(parameter: Parameter) -> click.Option:
-    """Turn a parameter of a family into an option; without it, the value is None and the family's default applies."""
-    default = parameter.default
-    if parameter.type == "bool":
-        shown = None if default is None else "yes" if default else "no"
-        both = f"{parameter.option}/{parameter.option.replace('--', '--no-', 1)}"
-        return click.Option([both], default=None, help=_described(parameter, shown))
-    shown = None if default in (None, "") else str(default)
-    if parameter.type == "rate" and isinstance(default, (int, float)):
-        shown = f"{default / 1e9:g}GB/s"
-    about = _described(parameter, shown)
-    names = [parameter.option, *map(flag, parameter.aliases), parameter.name]
-    if parameter.choices:
-        return click.Option(names, type=click.Choice(parameter.choices), default=None, help=about)
-    convert: Callable[[str], int | float | str] = str
-    if parameter.type != "str":
-        convert = {"size": _size, "rate": _rate}.get(parameter.type, _number)
-    return click.Option(names, type=convert, metavar=_METAVARS[parameter.type], default=None, help=about)
-
-
-def _described(parameter: Parameter, default: str | None) -> str:
-    return parameter.help if default is None else f"{parameter.help} [default: {default}]"
-
 
 class _KindCommand(click.Command):
     """The command of one kind; it adds the options of the family as soon as the family is known."""
@@ -102,7 +39,7 @@ class _KindCommand(click.Command):
         """Return the general options and the options of the chosen family."""
         own = super().get_params(ctx)
         family = ctx.meta.get("remat.family")
-        return [*own[:1], *[_option(p) for p in family.parameters], *own[1:]] if family is not None else own
+        return [*own[:1], *[option_of(p) for p in family.parameters], *own[1:]] if family is not None else own
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Look for the family first."""
@@ -183,9 +120,9 @@ def _kind_command(kind: str) -> click.Command:
         try:
             document = generate_rows(kind, chosen.name, name=name, **given)
         except ValueError as error:
-            raise OptionError(_naming_option(str(error), chosen)) from None
+            raise OptionError(naming_option(str(error), chosen)) from None
         session.remark(f"generated {document.get('name')}")
-        _write(document, output)
+        write_instance(document, output)
         return ExitCode.OK
 
     return make
@@ -195,16 +132,8 @@ for _kind in KINDS:
     command.add_command(_kind_command(_kind))
 
 
-def _naming_option(message: str, family: Family) -> str:
-    """Replace the parameter at the beginning of a message by its option."""
-    for parameter in family.parameters:
-        rest = message.removeprefix(parameter.name)
-        if rest[:1] in (" ", ":") and rest != message:
-            return parameter.option + rest
-    return message
-
-
-def _write(document: Mapping[str, Any], output: str) -> None:
+def write_instance(document: Mapping[str, Any], output: str) -> None:
+    """Write a generated instance to a file, or to standard output."""
     from remat.documents import write_text
 
     if output == common.STANDARD_STREAM:

@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(500_000, 10, 10)
     session = Session(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _remarks_as_lines(session):
+        with _remarks_as_lines(session), _shown_as_typed(session.arguments):
             code = _run(session.arguments, session)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
@@ -192,6 +192,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _internal(error, session)
     except SystemExit as stop:  # exit codes are for answers; a plug-in, for example, must not set one
         return _internal(RuntimeError(f"code other than remat tried to exit with code {stop.code!r:.60}"), session)
+
+
+SIZED = ("-b", "--budget", "--capacity")
+"""Options whose unit is that of all sizes in the answer."""
+
+
+@contextmanager
+def _shown_as_typed(arguments: Sequence[str]) -> Iterator[None]:
+    """Show sizes in units of the kind that the user has typed."""
+    typed = tuple(_typed_sizes(arguments))
+    if not typed:
+        yield
+        return
+    from remat.units import sizes_shown_as
+
+    with sizes_shown_as(typed):
+        yield
+
+
+def _typed_sizes(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options with sizes."""
+    for place, word in enumerate(arguments):
+        option, equals, value = word.partition("=")
+        if option in SIZED:
+            yield value if equals else "".join(arguments[place + 1 : place + 2])
+        elif word.startswith("-b"):
+            yield word[2:]
 
 
 AGAIN = "run it again with -v (or REMAT_DEBUG=1) for the traceback"

@@ -74,9 +74,10 @@ def command(session: Session, /, **given: Any) -> int:
             _print_answer(session, document, asked)
             return ExitCode.OK
         examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot, asked.view)
-        if asked.plot is not None or asked.view is not None:
-            _plot(examined, asked.plot, asked.view)
-        _print_schedule(session, examined, asked.format_)
+        with common.sizes_as_limits(examined.machine):
+            if asked.plot is not None or asked.view is not None:
+                _plot(examined, asked.plot, asked.view)
+            _print_schedule(session, examined, asked.format_)
     elif asked.instance is not None:
         if asked.plot is not None or asked.view is not None:
             raise OptionError("an instance has no pictures; name a schedule", argument="plot")

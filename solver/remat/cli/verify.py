@@ -79,7 +79,8 @@ def command(
     elif not session.quiet:
         from remat.report.text.verdict import verdict
 
-        emit(verdict(report))
+        with common.sizes_as_limits(examined.machine):
+            emit(verdict(report))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
 
 

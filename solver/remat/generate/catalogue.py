@@ -12,12 +12,15 @@ from remat.generate.options import (
     EXCHANGE,
     FLASH,
     FRONTS,
+    HOMES_OF_MODEL,
     INPUT_GRADIENT,
     KEEP,
     LINKS,
     LISTED,
+    MODEL_DEVICE,
     NODES,
     OPTIMIZER,
+    OPTIMIZER_STEP,
     PIPELINE,
     PRESET,
     SEED,
@@ -59,9 +62,13 @@ _CONFIGURED = (
 )
 _TUNED = (
     Parameter("lora", "str", "", "Adapters: rank=16 for every matrix of the blocks, or rank=16,q,v."),
-    Parameter("frozen", "str", "", "Patterns of parameters that are not trained, as in 'embedding,layers.[0-9].*'."),
+    Parameter(
+        *("frozen", "str", "", "Patterns of parameters that are not trained, as in 'embedding,layers.[0-9].*'."),
+        many=True,
+    ),
     choice("quantize", ("none", "nf4", "int8"), "Storage format of frozen matrices."),
 )
+_OF_MODEL = defaulting(DEVICE, device=MODEL_DEVICE)
 _CHUNKS = integer("loss_chunks", 1, "Parts in which logits and their loss are computed.")
 
 
@@ -106,9 +113,9 @@ _CATALOGUE = (
     Family(
         "chain",
         "model",
-        "models.instances:chain",
+        "models.chains:chain",
         "Training step of a transformer that a config.json describes.",
-        (*_CONFIGURED, _CHUNKS, *_TUNED, OPTIMIZER, *SUMS, *DEVICE),
+        (*_CONFIGURED, _CHUNKS, *_TUNED, *OPTIMIZER_STEP, *HOMES_OF_MODEL, *_OF_MODEL),
     ),
     Family(
         "chain",
@@ -379,7 +386,7 @@ _CATALOGUE = (
         "model",
         "models.instances:dag",
         "Training graph of a transformer that a config.json describes, kernel by kernel.",
-        (*_CONFIGURED, *_TUNED, KEEP, *DEVICE),
+        (*_CONFIGURED, *_TUNED, KEEP, *_OF_MODEL),
     ),
     Family(
         "tree",
@@ -518,7 +525,7 @@ _CATALOGUE = (
                 "split", True, "Split backwards into two halves: gradient of the input, gradient of the parameters."
             ),
             TRANSFERS,
-            *DEVICE,
+            *_OF_MODEL,
         ),
     ),
     Family(

@@ -24,16 +24,19 @@ class Rates:
         Operations and bytes per second.
     memory : int or None
         Bytes; None if the table has no entry.
+    host_link : int or None
+        Bytes per second in each direction between the device and its host; None if the table has no entry.
     """
 
     flops: float
     bandwidth: float
     memory: int | None = None
+    host_link: int | None = None
 
 
 @cache
 def devices() -> dict[str, Any]:
-    """Return the shipped table: for each name ``flops`` by type, ``bandwidth``, ``memory`` and ``source``."""
+    """Return the shipped table: ``flops`` by type, ``bandwidth``, ``memory``, ``host_link`` and ``source`` by name."""
     table: dict[str, Any] = json.loads((Path(__file__).parent / "devices.json").read_text())["devices"]
     return table
 
@@ -61,5 +64,5 @@ def rates_in(table: dict[str, Any], name: str, dtype: str, *, argument: str = "d
     listed = table[name]["flops"]
     if dtype not in listed:
         raise OptionError(f"{name} has no rate for {dtype!r}, but for {', '.join(listed)}", argument=argument)
-    memory = table[name].get("memory")
-    return Rates(float(listed[dtype]), float(table[name]["bandwidth"]), memory=None if memory is None else int(memory))
+    memory, link = (None if found is None else int(found) for found in map(table[name].get, ("memory", "host_link")))
+    return Rates(float(listed[dtype]), float(table[name]["bandwidth"]), memory, link)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from remat.generate.devices import DEFAULT, devices
 from remat.generate.document import Document
+from remat.generate.optimizers import IMPLEMENTATIONS, NAMES
 
 ParameterType = Literal["int", "float", "str", "bool", "size", "rate"]
 ParameterValue = int | float | str | bool | None
@@ -39,6 +40,8 @@ class Parameter:
         Empty if all values of the type are allowed.
     aliases : tuple of str
         Other names on the command line, written like `name`.
+    many : bool
+        Whether the command line may repeat it; the texts are joined with commas.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Parameter:
     help: str
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    many: bool = False
 
     @property
     def option(self) -> str:
@@ -202,6 +206,51 @@ STEP = (
     ),
     *HOST,
     *DEVICE,
+)
+MODEL_DEVICE = "H100"
+"""The default device of families that read a configuration, and of `remat fit`."""
+
+OPTIMIZER_STEP = (
+    Parameter(
+        *("optimizer", "str", "adam"),
+        f"{', '.join(NAMES)}, or none; optionally with its implementation, as in {NAMES[3]}-{IMPLEMENTATIONS[1]}.",
+    ),
+    choice(
+        "precision",
+        ("mixed", "pure"),
+        "States in fp32 with a copy of 16-bit parameters, or in the parameters' type.",
+    ),
+    Parameter(
+        "step",
+        "str",
+        None,
+        "Implementation of the optimizer's step (default: PyTorch's for the device).",
+        IMPLEMENTATIONS,
+    ),
+    *SUMS,
+    integer("data", 1, "Data-parallel ranks; all sizes are those of one rank."),
+    integer("zero", 0, "ZeRO level: ranks partition 1 optimizer states, 2 also gradients, 3 also parameters."),
+    size("reserve", 2**30, "Memory for context and fragmentation."),
+)
+"""The options of a configured model's training that change bytes; `remat fit` and `remat generate chain` share them."""
+
+HOMES_OF_MODEL = (
+    Parameter(
+        "parameters",
+        "str",
+        None,
+        "Parameters as static memory, left out, or as values in this memory (default: static; with states: device).",
+        ("static", "none", "device", "host", "any"),
+    ),
+    Parameter(
+        "states",
+        "str",
+        None,
+        "Memory of optimizer states (default: static; with parameters in a memory: host).",
+        ("host", "device", "any"),
+    ),
+    rate("link", None, "Bandwidth between device and host (default: the device's)."),
+    number("host_speed", None, "Speed of updates at the host, the device's being 1 (default: 1/16)."),
 )
 SEED = integer("seed", 0, "Random seed, at least 0.")
 UNITS = choice("units", ("unit", "si"), "Abstract units, or seconds and bytes.")

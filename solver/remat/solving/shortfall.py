@@ -19,6 +19,7 @@ from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak
 from remat.solving.problem_setup import Control
 from remat.solving.relative_budget import Wholes
+from remat.solving.static_split import static_split
 
 if TYPE_CHECKING:
     from remat.graph.bounds import MemoryBound
@@ -396,32 +397,9 @@ def _split(
             found = {term: size // len(machine.processors) for term, size in found.items()}
         return {term: size for term, size in found.items() if size}
     if instance.kind == "chain" and graph.static_memory:
-        return _of_source(instance.source, graph.static_memory)
+        split = static_split(instance.source, graph.static_memory)
+        return {term: split[term] for term in TRAINING if term in split}
     return {}
-
-
-def _of_source(source: str | None, static: int) -> dict[str, int]:
-    """Split the static memory of a generated transformer by generating it with parameters as values."""
-    from remat.generate import generate
-    from remat.generate.source_command import generated_by
-
-    made = generated_by(source)
-    if made is None or made[:2] != ("chain", "transformer"):
-        return {}
-    _, _, parameters = made
-    if parameters.get("frozen"):
-        return {PARAMETERS: static}
-    try:
-        document = generate("chain", "transformer", **parameters | {"parameters": "device", "states": "device"})
-    except ValueError:
-        return {}
-    found = dict.fromkeys(TRAINING, 0)
-    for stage in document["stages"]:
-        count, size = stage.get("repeat", 1), stage.get("parameter_size", 0)
-        found[PARAMETERS] += count * size
-        found[GRADIENTS] += count * stage.get("parameter_gradient_size", size)
-        found[STATES] += count * stage.get("optimizer_size", 0)
-    return {term: size for term, size in found.items() if size} if sum(found.values()) == static else {}
 
 
 def _remedies(

@@ -11,7 +11,8 @@ import pytest
 import remat
 from remat.generate import generate
 from remat.generate.models.architecture import Experts
-from remat.generate.models.instances import Workload, chain, stages_of, workload
+from remat.generate.models.chains import chain
+from remat.generate.models.instances import Workload, stages_of, workload
 from remat.generate.models.memory import (
     Rows,
     Training,
@@ -20,6 +21,7 @@ from remat.generate.models.memory import (
     largest_batch,
     longest_sequence,
     peak_of,
+    read_training,
     rows_of,
     static_of,
 )
@@ -74,17 +76,83 @@ def test_peaks_are_the_verifiers(recomputed: int, options: dict[str, Any]) -> No
 
 
 def generate_of(options: dict[str, Any]) -> dict[str, Any]:
-    return chain(config=TINY, optimizer="none", **options)  # type: ignore[arg-type]
+    return chain(config=TINY, parameters="none", reserve=0, **options)
 
 
 @pytest.mark.parametrize("name", [name for name in shipped() if name not in ENCODERS])
 def test_chains_of_all_models_have_the_memory_of_their_parameters(name: str) -> None:
-    made = generate("chain", "model", config=name, batch=1, sequence=64)
+    made = generate("chain", "model", config=name, batch=1, sequence=64, reserve=10**9)
     loaded = remat.load(made)
     work = workload(config=name, batch=1, sequence=64)
-    assert loaded.static_memory == 16 * work.model.parameters  # 2 + 2 + 12 bytes
+    assert loaded.static_memory == 16 * work.model.parameters + 10**9  # 2 + 2 + 12 bytes, and the reserve
     found = estimate(work, Training())
-    assert found.static.total == loaded.static_memory
+    assert found.static.total + 10**9 == loaded.static_memory
+
+
+@pytest.mark.parametrize(
+    ("training", "tuning"),
+    [
+        ({}, {}),
+        ({"step": "fused"}, {}),
+        ({"optimizer": "adamw-loop", "precision": "pure"}, {"loss_chunks": 4}),
+        ({"optimizer": "adam8"}, {}),
+        ({"optimizer": "sgd", "accumulation": "fp32"}, {}),
+        ({"optimizer": "none"}, {}),
+        ({"master": False}, {"lora": "rank=4"}),
+        ({"data": 4, "zero": 1}, {}),
+        ({"data": 4, "zero": 2}, {"frozen": "layers.[01].*"}),
+        ({"data": 4, "zero": 3, "step": "foreach"}, {}),
+    ],
+)
+def test_the_chain_of_the_same_options_needs_the_same_memory(training: dict[str, Any], tuning: dict[str, Any]) -> None:
+    """Every option of `remat fit` that changes bytes changes the instance by as many, the optimizer's step included."""
+    asked = {"batch": 1, "sequence": 64, **tuning}
+    work = workload(config=TINY, **asked)
+    found = estimate(work, read_training(**training))
+    instance = remat.load(chain(config=TINY, reserve=5000, **training, **asked))
+    figures = rows(work)
+    for count in (0, found.blocks):
+        report = remat.verify(instance, {"schema": "remat.schedule/1", "steps": steps(figures, count)})
+        assert report.ok, report.violations[:2]
+        needed = found.needed(peak_of(figures, count, chunked=work.chunked))
+        assert report.peak_memory["memory"] == needed + 5000
+
+
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        ({"optimizer": "adamw-fused", "step": "loop"}, "step 'loop' contradicts optimizer adamw-fused"),
+        ({"optimizer": "adafactor", "step": "fused"}, "known are adafactor, adafactor-foreach"),
+        ({"precision": "pure", "master": True}, "master contradicts precision pure"),
+        ({"zero": 2}, "zero 2 partitions memory over several ranks"),
+        ({"zero": 4, "data": 2}, "zero must be at most 3"),
+        ({"lora": "rank=4", "parameters": "host"}, "parameters 'host' is for models that are trained as a whole"),
+        ({"states": "host", "step": "foreach"}, "parameters 'device' are updated stage by stage"),
+        ({"states": "host", "parameters": "static"}, "states is for parameters that are values"),
+        ({"link": 1e9}, "link is for parameters that are values"),
+        ({"parameters": "host", "optimizer": "none"}, "optimizer none has no updates"),
+    ],
+)
+def test_options_without_a_meaning_are_refused_with_the_reason(training: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        chain(config=TINY, sequence=64, **training)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("training", [{}, {"precision": "pure", "step": "fused"}, {"data": 2, "zero": 1}])
+def test_parameters_as_values_have_the_bytes_of_static_ones(training: dict[str, Any]) -> None:
+    """Per stage as in total; the link is that of the device's generation of PCI Express."""
+    static = estimate(workload(config=TINY, sequence=64), replace(read_training(**training), data=1, zero=0)).static
+    made = remat.load(chain(config=TINY, sequence=64, reserve=7, states="host", device="RTX-4090", **training))
+    assert made.static_memory == 7
+    stages = [stage for stage in made.stages for _ in range(stage.repeat)]
+    assert sum(stage.parameter_size for stage in stages) == static.parameters
+    assert sum(stage.parameter_gradient_bytes for stage in stages) == static.gradients
+    assert sum(stage.optimizer_size for stage in stages) == static.states
+    assert (made.parameter_memory, made.optimizer_memory) == ("device", "host")
+    assert made.master_copy == ("precision" not in training)
+    assert made.machine is not None
+    assert {link.bandwidth for link in made.machine.links if "host" in (link.source, link.target)} == {31_500_000_000}
 
 
 def test_a_classical_block_saves_what_the_literature_says() -> None:

@@ -415,11 +415,13 @@ def test_levels_of_detail_find_what_a_search_finds(opened):
 
 
 def test_figures_are_written_as_in_tables(opened):
-    from remat.units import Units, format_size, format_time
+    from remat.units import Units, format_size, format_time, sizes_shown_as
 
     browser = opened("chain")
     for size in (0, 1, 1023, 1024, 1536, 123_456_789, 2**40 + 2**38):
-        assert browser.run(f"sizeText({size}, 'B')") == format_size(size)
+        assert browser.run(f"sizeText({size}, {{memory: 'B', base: 1024}})") == format_size(size)
+        with sizes_shown_as(["1GB"]):
+            assert browser.run(f"sizeText({size}, {{memory: 'B', base: 1000}})") == format_size(size)
     for time in (0, 1, 12.345678, 1000, 0.25, 98765.4321):
         for unit in ("s", "ms", "us", "ns", "unit"):
             want = format_time(time, Units(time=unit, memory="B")).replace("us", "µs")

@@ -10,7 +10,7 @@ import pytest
 import remat
 from remat.errors import MissingExtraError, OptionError
 from remat.report.text import curve_tables
-from remat.report.views.curves import label_of, lower_bounds, ratio_ticks
+from remat.report.views.curves import label_of, lower_bounds, ratio_ticks, usual_top
 from tests.browser import Browser, needs_browser
 
 CHAIN = {
@@ -98,6 +98,60 @@ def test_a_wide_curve_is_logarithmic(tmp_path):
     said = words(tmp_path / "loop.svg")
     assert {"5", "10", "20", "50"} <= set(said)  # no powers of ten
     assert not any("10^" in text or "times" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("times", "top"),
+    [
+        ([77, 14, 14, 13, 13, 12, 11, 10], 14),  # median 3.5 above the reference: 77 is an outlier, 14 is not
+        ([77, 70, 14, 13, 13, 12, 11, 10], 14),
+        ([77, 70, 60, 14, 13, 12, 11, 10], 77),  # too many to leave out
+        ([77, 30, 14, 13, 13, 12, 11, 10], 77),  # a way up to it
+        ([17, 14, 14, 13, 13, 12, 11, 10], 17),
+        ([77, 10, 10], 77),  # nothing above the reference to compare with
+        ([10], 10),
+    ],
+)
+def test_few_outliers_do_not_flatten_a_curve(times, top):
+    assert usual_top(times, 10) == top
+
+
+def with_outlier():
+    """A sweep whose tightest point takes sixty times as long."""
+    found = remat.sweep(CHAIN | {"name": "long_name_" * 8}, "rotor")
+    (curve,) = found.curves
+    answers = list(curve.answers)
+    slowest = max(answers, key=lambda answer: answer.makespan or 0)
+    place = answers.index(slowest)
+    answers[place] = replace(slowest, makespan=60 * slowest.makespan, overhead=60 * (1 + slowest.overhead) - 1)
+    return replace(found, curves=(replace(curve, answers=tuple(answers)),))
+
+
+def test_an_outlier_is_a_number_at_the_edge_and_a_long_name_is_wrapped(tmp_path):
+    pytest.importorskip("matplotlib")
+    from remat.report.plot.pareto import plot_sweep
+
+    found = with_outlier()
+    slowest = max(found.curves[0].points, key=lambda point: point.makespan)
+    plot_sweep(found, tmp_path / "outlier.svg")
+    said = words(tmp_path / "outlier.svg")
+    (arrow,) = [text for text in said if text.startswith("↑")]
+    assert arrow == f"↑ {slowest.makespan / 1000:.5g} s, +{100 * slowest.overhead:,.1f} %"
+    ticks = [float(text) for text in said if text.replace(".", "").isdigit()]
+    assert max(ticks) < slowest.makespan / 10
+    assert "".join(text for text in said if text.startswith("long_name")) == "long_name_" * 8
+
+
+@needs_browser
+def test_an_outlier_is_a_number_in_the_page_too(tmp_path):
+    with_outlier().plot(tmp_path / "outlier.html")
+    with Browser() as browser:
+        browser.open(tmp_path / "outlier.html")
+        browser.wait("document.documentElement.dataset.drawn")
+        head = browser.run("JSON.parse(document.getElementById('head').textContent)")
+        slowest = max(time for _, time in head["curves"][0]["points"])
+        assert head["top"] < slowest / 10
+        assert browser.errors == []
 
 
 def test_ticks_of_wide_axes_are_round():

@@ -11,9 +11,13 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+import remat
 from remat.errors import MissingExtraError, OptionError, RematError
+from remat.generate import generate
 from remat.report.plot.schedule import COLOURS, MOST_BARS, SLICES, plot
+from remat.report.plot.style import wrapped
 from remat.report.views.slices import busy_shares, slice_maxima, without_dips
+from remat.solving.decisions.words import decision_words
 from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
 
 
@@ -45,6 +49,44 @@ def test_what_a_plot_says(chain, tmp_path):
     assert "copy" not in said
     # The names of the longer tasks fit.
     assert {"B1", "B2", "B3"} <= set(said)
+
+
+def test_long_names_and_decisions_are_wrapped_and_not_cut(tmp_path):
+    """Up to three lines; only what is longer ends in dots."""
+    name = "_".join(f"part{k}" for k in range(25))
+    stages = [{"forward_time": 1 + k % 3, "backward_time": 2, "output_size": 3, "saved_size": 2} for k in range(60)]
+    document = CHAIN | {"name": name, "stages": stages, "units": {"time": "unit", "memory": "unit"}, "input_size": 3}
+    result = remat.solve(document, algorithm="rotor", budget="40%")
+    for view in ("time", "stages", "convergence"):
+        path = tmp_path / f"{view}.svg"
+        plot(result, path, view=view)
+        said = words(path)
+        assert "".join(text for text in said if text.startswith("part")) == name
+        decision = next(decision_words(result))
+        assert len(decision) > 40
+        assert decision in " ".join(said)
+        assert not any("..." in text for text in said)
+
+
+def test_titles_break_at_blanks_and_underscores():
+    assert wrapped("one two_three four", 9) == ("one two_", "three", "four")
+    assert wrapped("abcdefghij", 4) == ("abcd", "efgh", "ij")
+    assert wrapped("ab cd ef gh ij", 5) == ("ab cd", "ef gh", "ij")
+    assert wrapped("ab cd ef gh ij kl mn", 5) == ("ab cd", "ef gh", "ij...")
+    assert wrapped("", 5) == ()
+
+
+def test_static_memory_is_split_into_its_parts(tmp_path):
+    """Those of the training, and the reserve; a changed instance shows one block."""
+    made = generate("chain", "model", config="gpt2", sequence=256, batch=2, optimizer="sgd", reserve=3 * 2**20)
+    for document, known in ((made, True), (made | {"static_memory": made["static_memory"] + 1}, False)):
+        plot(remat.solve(document, algorithm="rotor", budget="90%"), tmp_path / "plot.svg")
+        said = words(tmp_path / "plot.svg")
+        parts = [f"parameters {2 * 124_439_808 / 2**20:.4g} MiB", "reserve 3 MiB"]
+        parts.append(parts[0].replace("parameters", "gradients"))
+        assert set(parts) <= set(said) if known else not set(parts) & set(said)
+        assert any(text.startswith("static memory") for text in said) == (not known)
+        assert any(text.startswith("activation gradients") for text in said) == known
 
 
 def test_several_memories_processors_and_channels(tmp_path):

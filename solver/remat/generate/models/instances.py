@@ -1,4 +1,4 @@
-"""Chains, task graphs and pipelines of models whose configuration is known."""
+"""Task graphs and pipelines of models whose configuration is known, and what chains share with them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from remat.errors import InstanceError
 from remat.generate import check
-from remat.generate.devices import DEFAULT
-from remat.generate.document import SECONDS_AND_BYTES, Document, document
+from remat.generate.document import Document
 from remat.generate.models.architecture import Model
 from remat.generate.models.kernels import Kernels, Part, Setting, parts_of
 from remat.generate.models.reading import read_model
 from remat.generate.models.tuning import Tuning, read_tuning
-from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, roofline, stage
+from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, roofline, stage
 from remat.generate.networks.parameters import States
 from remat.generate.networks.training import Network, training_graph
+from remat.generate.options import MODEL_DEVICE
 from remat.generate.pipeline import Cluster, pipeline_of
 
 USUAL_SEQUENCE = 4096
@@ -71,7 +71,7 @@ def workload(
     quantize: str = "none",
     flops: float | None = None,
     bandwidth: float | None = None,
-    device: str = DEFAULT,
+    device: str = MODEL_DEVICE,
 ) -> Workload:
     """Return the workload of a configuration; ValueError for an option out of range (see `chain`)."""
     try:
@@ -186,83 +186,10 @@ def _loss(work: Workload, kernels: Kernels, output: int) -> Document:
     return {"time": work.device.time(0, 2 * output + 2 * workspace), "workspace": workspace}
 
 
-def chain(
-    *,
-    config: str = "gpt2",
-    batch: int = 1,
-    sequence: int | None = None,
-    dtype: str = "bf16",
-    flash: bool = True,
-    loss_chunks: int = 1,
-    lora: str = "",
-    frozen: str = "",
-    quantize: str = "none",
-    optimizer: str = "adam",
-    master: bool | None = None,
-    accumulation: str = "same",
-    flops: float | None = None,
-    bandwidth: float | None = None,
-    device: str = DEFAULT,
-) -> Document:
-    """Return the training step of a configured model as a chain.
-
-    Parameters
-    ----------
-    config : str or mapping
-        A Hugging Face `config.json`, its fields, or the name of a shipped configuration.
-    batch, sequence : int
-        Sequences, and tokens of each; default: 4096, or the model's positions where these are fewer.
-    dtype, flash
-        fp16, bf16 or fp32; tiled attention, without score matrices.
-    loss_chunks : int
-        Parts in which logits, loss and their gradient are computed, in the loss.
-    lora, frozen, quantize : str
-        Adapters (``rank=16`` or ``rank=16,q,v``), patterns of names that are not trained, storage of frozen matrices.
-    optimizer, master, accumulation
-        Fields of `States`.
-    flops, bandwidth, device
-        Properties of the device.
-
-    Returns
-    -------
-    dict
-        Kind ``chain``, seconds and bytes; parameters, gradients and states are static memory. ValueError for an option
-        out of range, or a model with an encoder and a decoder.
-    """
-    given = {"config": config, "batch": batch, "sequence": sequence, "dtype": dtype, "flash": flash}
-    given |= {"loss_chunks": loss_chunks, "lora": lora, "frozen": frozen, "quantize": quantize}
-    work = workload(**given, flops=flops, bandwidth=bandwidth, device=device)  # type: ignore[arg-type]
-    _one_stack(work.model)
-    states = States(optimizer=optimizer, master=master, accumulation=accumulation)
-    stages = stages_of(work)
-    static = 0 if optimizer == "none" else static_bytes(work, states)
-    check_stages(stages.rows, static, "make the batch, the sequence or the model smaller")
-    return document(
-        kind="chain",
-        name=name_of(work, dtype),
-        description=described(work, dtype) + f", optimizer {optimizer}",
-        units=SECONDS_AND_BYTES,
-        static_memory=static or None,
-        input_size=stages.source,
-        stages=stages.rows,
-        loss=stages.loss,
-        input_gradient=False,
-    )
-
-
-def _one_stack(model: Model) -> None:
+def one_stack(model: Model) -> None:
+    """Refuse a model with an encoder and a decoder."""
     if model.encoder is not None:
         raise ValueError(f"config: {model.name} has an encoder and a decoder, which are no chain; generate a dag of it")
-
-
-def static_bytes(work: Workload, states: States) -> int:
-    """Return the bytes of parameters, gradients and optimizer states."""
-    element, found = work.setting.element, 0
-    for part in work.parts:
-        own = part.amounts
-        state = states.state_bytes(element, own.trained, own.factors)
-        found += part.repeat * (own.weights + states.gradient_bytes(element) * own.trained + state)
-    return found
 
 
 def name_of(work: Workload, dtype: str) -> str:
@@ -309,7 +236,7 @@ def dag(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
-    device: str = DEFAULT,
+    device: str = MODEL_DEVICE,
 ) -> Document:
     """Return the training step of a configured model as a task graph, kernel by kernel.
 
@@ -399,7 +326,7 @@ def pipeline(
     transfers: str = "overlap",
     flops: float | None = None,
     bandwidth: float | None = None,
-    device: str = DEFAULT,
+    device: str = MODEL_DEVICE,
 ) -> Document:
     """Return the training step of a configured model on several devices.
 
@@ -420,7 +347,7 @@ def pipeline(
     given = {"config": config, "batch": batch, "sequence": sequence, "dtype": dtype, "flash": flash}
     given |= {"loss_chunks": loss_chunks, "lora": lora, "frozen": frozen, "quantize": quantize}
     work = workload(**given, flops=flops, bandwidth=bandwidth, device=device)  # type: ignore[arg-type]
-    _one_stack(work.model)
+    one_stack(work.model)
     states = States(optimizer=optimizer, master=master, accumulation=accumulation)
     stages = stages_of(work)
     element = work.setting.element

@@ -12,15 +12,18 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
+from remat.generate import check
 from remat.generate.models.instances import Stages, Workload, stages_of
-from remat.generate.networks.parameters import FLOAT32, MOMENTS, States
-from remat.generate.optimizers import Named
+from remat.generate.networks.parameters import ACCUMULATIONS, FLOAT32, MOMENTS, MOST_ZERO, States
+from remat.generate.optimizers import Named, read_name
 
 LONGEST = 2**26
 """Largest batch and longest sequence that are looked for."""
 
 MOST_TRIALS = 512
 """Numbers of recomputed blocks that are tried: all of them, unless a model has more blocks."""
+
+MOST_RANKS = 2**20
 
 SAME_STATES = {"adamw": "adam", "adamw8": "adam8"}
 """Optimizers with the states of another."""
@@ -40,6 +43,8 @@ class Training:
         The implementation of its step; empty for PyTorch's default on a device.
     data, zero : int
         Ranks that share the batch, and the stage of ZeRO.
+    master, accumulation
+        As of `States`.
     """
 
     optimizer: str = "adam"
@@ -47,16 +52,31 @@ class Training:
     step: str = ""
     data: int = 1
     zero: int = 0
+    master: bool | None = None
+    accumulation: str = "same"
+
+    @property
+    def name(self) -> str:
+        """The optimizer with its implementation, as in ``adam-fused``."""
+        return "-".join(filter(None, (self.optimizer, self.step)))
 
     @property
     def moments(self) -> str:
         """The name of `MOMENTS` with its states."""
         return SAME_STATES.get(self.optimizer, self.optimizer)
 
+    def has_master(self, element: int) -> bool:
+        """Whether the states include an fp32 copy of the parameters."""
+        return self.precision == "mixed" and States(optimizer=self.moments, master=self.master).has_master(element)
+
+    def gradient_bytes(self, element: int) -> int:
+        """Bytes in which the gradient of a parameter stays to the update."""
+        return States(accumulation=self.accumulation).gradient_bytes(element)
+
     def state_bytes(self, element: int, count: int, factors: int) -> int:
         """Bytes of the states of so many parameters."""
         if self.precision == "mixed" or self.moments == "adam8":
-            made = States(optimizer=self.moments, master=None if self.precision == "mixed" else False)
+            made = States(optimizer=self.moments, master=self.master if self.precision == "mixed" else False)
             return made.state_bytes(element, count, factors)
         factored = FLOAT32 * factors if self.optimizer == "adafactor" else 0
         return MOMENTS[self.moments] // FLOAT32 * element * count + factored
@@ -68,11 +88,64 @@ class Training:
         """
         if self.optimizer == "none":
             return 0
-        wide = self.precision == "mixed" and States(optimizer=self.moments).has_master(element)
-        each = FLOAT32 if wide else element
+        each = FLOAT32 if self.has_master(element) else element
         taken = Named(self.optimizer, self.step).temporaries("cuda")
         one = replace(taken, all=0).bytes([largest * each] * 2, [largest] * 2)
         return taken.all * each * count + one
+
+
+def read_training(
+    *,
+    optimizer: str = "adam",
+    precision: str = "mixed",
+    step: str | None = None,
+    master: bool | None = None,
+    accumulation: str = "same",
+    data: int = 1,
+    zero: int = 0,
+) -> Training:
+    """Return the training that options describe.
+
+    Parameters
+    ----------
+    optimizer : str
+        ``none``, or a name of `remat.generate.optimizers`, optionally with its implementation.
+    step : str, optional
+        The implementation, if the name has none.
+    precision, master, accumulation, data, zero
+        As of `Training`.
+
+    Raises
+    ------
+    OptionError
+        If there is no such optimizer, or it has no such implementation.
+    ValueError
+        If options contradict each other, or are out of range.
+    """
+    implementation = step or ""
+    if optimizer != "none":
+        named = read_name(optimizer)
+        if step and named.implementation not in ("", step):
+            raise ValueError(f"step {step!r} contradicts optimizer {optimizer}; give the implementation once")
+        implementation = step or named.implementation
+        optimizer = read_name("-".join(filter(None, (named.family, implementation)))).family
+    check.choice("precision", precision, ("mixed", "pure"))
+    if master and precision == "pure":
+        raise ValueError("master contradicts precision pure, whose states have no copy of the parameters in fp32")
+    check.choice("accumulation", accumulation, ACCUMULATIONS)
+    check.integer("data", data, minimum=1, maximum=MOST_RANKS)
+    check.integer("zero", zero, maximum=MOST_ZERO)
+    if zero and data == 1:
+        raise ValueError(f"zero {zero} partitions memory over several ranks, but data, the number of ranks, is 1")
+    return Training(
+        optimizer=optimizer,
+        precision=precision,
+        step=implementation,
+        data=data,
+        zero=zero,
+        master=master,
+        accumulation=accumulation,
+    )
 
 
 class Static(NamedTuple):
@@ -98,8 +171,10 @@ class Peak(NamedTuple):
     size : int
     logits : int
         The part of logits, their gradient and the loss.
+    workspace : int
+        The part of the task's working memory, apart from that of the loss.
     moment : str
-        Name of the instant of the peak.
+        The task that runs at the peak, in words.
     recomputed : int
         Number of recomputed blocks.
     time : float
@@ -108,6 +183,7 @@ class Peak(NamedTuple):
 
     size: int
     logits: int
+    workspace: int
     moment: str
     recomputed: int
     time: float
@@ -121,7 +197,7 @@ def static_of(work: Workload, training: Training) -> Static:
         own = part.amounts
         weights += part.repeat * own.weights
         trained += part.repeat * own.trained
-        gradients += part.repeat * own.trained * element
+        gradients += part.repeat * training.gradient_bytes(element) * own.trained
         states += part.repeat * training.state_bytes(element, own.trained, own.factors)
         largest = max(largest, own.weights)
         largest_gradient = max(largest_gradient, own.trained * element)
@@ -139,6 +215,7 @@ class Rows(NamedTuple):
     """The individual stages."""
 
     source: int
+    name: list[str]
     output: list[int]
     saved: list[int]
     gradient: list[int]
@@ -152,18 +229,20 @@ class Rows(NamedTuple):
 
 def rows_of(stages: Stages, work: Workload) -> Rows:
     """Return the figures of every stage, equal ones repeated."""
-    found = Rows(stages.source, [], [], [], [], [], [], [], stages.loss["workspace"], 0.0)
+    found = Rows(stages.source, [], [], [], [], [], [], [], [], stages.loss["workspace"], 0.0)
     total, beside = stages.loss["time"], 0
     for row, parts in zip(stages.rows, stages.parts, strict=True):
         if parts[0].stack == 1 and not beside and work.model.encoder is not None:
             beside = found.output[-1]  # the gradient of what the encoder made, until all of the decoder has read it
         for _ in range(row.get("repeat", 1)):
+            is_block = parts[0].block is not None
+            found.name.append(f"block {sum(found.block) + 1}" if is_block else f"the {parts[0].name}")
             found.output.append(row["output_size"])
             found.saved.append(row["saved_size"])
             found.gradient.append(row["gradient_size"] if "gradient_size" in row else row["output_size"])
             found.workspace.append((row["forward_workspace"], row["saving_workspace"], row["backward_workspace"]))
             found.time.append(row["forward_time"])
-            found.block.append(parts[0].block is not None)
+            found.block.append(is_block)
             found.memory.append(beside)
             total += row["forward_time"] + row["backward_time"]
     return found._replace(total=total)
@@ -180,27 +259,27 @@ def peak_of(rows: Rows, recomputed: int, *, chunked: bool) -> Peak:
     kept = list(accumulate((0 if a else s for a, s in zip(again, rows.saved, strict=True)), initial=0))
     held = list(accumulate(rows.output, initial=rows.source))  # held[i]: the input and the outputs of i stages
     last = 0 if chunked else rows.output[-1]
-    best = Peak(-1, 0, "", recomputed, 0.0)
+    best = Peak(-1, 0, 0, "", recomputed, 0.0)
 
-    def note(size: int, logits: int, moment: str) -> None:
+    def note(size: int, workspace: int, logits: int, moment: str) -> None:
         nonlocal best
-        if size > best.size:
-            best = best._replace(size=size, logits=logits, moment=moment)
+        if size + workspace > best.size:
+            best = best._replace(size=size + workspace, logits=logits, workspace=workspace, moment=moment)
 
     for i in range(count):
         plain, saving, _ = rows.workspace[i]
-        size = held[i + 1] + kept[i] + (plain if again[i] else rows.saved[i] + saving)
-        note(size, last if i == count - 1 else 0, f"forward of stage {i + 1}")
+        size = held[i + 1] + kept[i] + (0 if again[i] else rows.saved[i])
+        note(size, plain if again[i] else saving, last if i == count - 1 else 0, f"the forward of {rows.name[i]}")
     own = last + (0 if chunked else rows.gradient[-1]) + rows.loss
-    note(held[count] + kept[count] + rows.gradient[-1] + rows.loss, own, "loss")
+    note(held[count] + kept[count] + rows.gradient[-1] + rows.loss, 0, own, "the loss")
     for i in reversed(range(count)):
         below = rows.gradient[i - 1] if i else 0
         base = held[i + 1] + kept[i] + rows.saved[i] + rows.gradient[i] + rows.memory[i]
         ends = last + (0 if chunked else rows.gradient[-1]) if i == count - 1 else 0
         if again[i]:
-            note(base + rows.workspace[i][1], ends, f"recomputation of stage {i + 1}")
+            note(base, rows.workspace[i][1], ends, f"the recomputation of {rows.name[i]}")
         if rows.gradient[i] or not i:
-            note(base + below + rows.workspace[i][2], ends, f"backward of stage {i + 1}")
+            note(base + below, rows.workspace[i][2], ends, f"the backward of {rows.name[i]}")
     time = sum(time for time, a in zip(rows.time, again, strict=True) if a)
     return best._replace(time=time)
 

@@ -165,15 +165,34 @@ def with_parameters(
         it reads or writes, once.
     """
     master = states.has_master(element)
+    sizes = [
+        (element * count, states.gradient_bytes(element) * count, states.state_bytes(element, count, rows))
+        for count, rows in zip(counts, factors, strict=True)
+    ]
+    return with_values(document, sizes, states=states, master=master, device=device)
+
+
+def with_values(
+    document: Document, sizes: Sequence[tuple[int, int, int]], *, states: States, master: bool, device: Device
+) -> Document:
+    """Return a chain's document with parameters as values, where each stage's bytes are known.
+
+    Parameters
+    ----------
+    sizes : sequence of (int, int, int)
+        Bytes of parameters, of their gradients, and of optimizer states, of each listed stage.
+    master : bool
+        Whether the states have a copy of the parameters.
+    document, states, device
+        As of `with_parameters`.
+    """
     stages: list[dict[str, Any]] = []
-    for stage, count, rows in zip(document["stages"], counts, factors, strict=True):
-        size, gradient = element * count, states.gradient_bytes(element) * count
-        state = states.state_bytes(element, count, rows)
-        moved = update_traffic(element, 0, mixed=master) * count + (gradient - size) + 2 * state
+    for stage, (size, gradient, state) in zip(document["stages"], sizes, strict=True):
+        moved = (2 if master else 3) * size + (gradient - size) + 2 * state
         given = {"parameter_size": size, "optimizer_size": state, "update_time": moved / device.bandwidth}
         if gradient != size:
             given |= {"parameter_gradient_size": gradient, "bucket_size": size}
-        stages.append(stage | (given if count else {}))
+        stages.append(stage | (given if size else {}))
     kept = {key: value for key, value in document.items() if key != "static_memory"}
     kept |= {"stages": stages, "machine": _machine(states)}
     kept |= {"parameter_memory": states.parameters, "optimizer_memory": states.states}

@@ -12,12 +12,13 @@ from typing import Any
 
 from remat.documents import write_text
 from remat.errors import OptionError
+from remat.messages import printable
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
 from remat.report.text.summary import summary
-from remat.report.views.composition import Extra
-from remat.report.views.kinds import STACKED, Kind, kind_labels
+from remat.report.views.composition import Extra, labels_of
+from remat.report.views.kinds import STACKED, Kind
 from remat.report.views.phases import Phase, phase_labels
 from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.words import MOST_STEPS, decision_words
@@ -75,7 +76,7 @@ def page(result: Result) -> str:
     if result.report is None:
         raise OptionError("there is no schedule to plot")
     head, data = pack(result)
-    name = shown_name(result.instance_name) or "(unnamed)"
+    name = printable(result.instance_name) or "(unnamed)"
     facts = f"<p>{' · '.join(escape(fact) for fact in _facts(result, head))}</p>"
     body = [
         f"<header><h1>{escape(name)}</h1>{facts}{_decided(result)}</header>",
@@ -272,7 +273,7 @@ _BY = {
 def _legend(result: Result, head: Mapping[str, Any]) -> str:
     """Return the colours that occur; those of bytes with their amounts at the peak of the fullest memory."""
     fullest = head["memories"][head["fullest"]]
-    used, labels, name = _used(head, "kinds"), kind_labels(result.graph), fullest["name"]
+    used, labels, name = _used(head, "kinds"), labels_of(result), fullest["name"]
     kinds = [(int(kind), labels[kind], kind.meaning) for kind in STACKED if kind in used]
     sizes = {int(kind): size for kind, size in fullest["at_peak"].items()}
     shown = [_memory_legend(result, "kind", "use", kinds, sizes, name, hidden=head["groups"] is not None)]
@@ -336,7 +337,7 @@ MOST_PEAKS = 8
 
 
 def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
-    labels = kind_labels(result.graph)
+    labels = labels_of(result)
     used = [memory for memory in head["memories"] if memory["peak"]]
     used.sort(key=lambda memory: -memory["peak"] / (memory["capacity"] or math.inf))
     if len(used) > MOST_PEAKS:

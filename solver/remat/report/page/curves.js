@@ -6,17 +6,18 @@
   const tip = document.getElementById("tip"), {units, curves, bounds, reference} = head;
   const LEFT = 78, RIGHT = 78, TOP = 26, BOTTOM = 44;
   let factor = 1;
-  while (SIZES[Math.round(Math.log(factor) / Math.log(1024))] !== head.unit && units.memory !== "unit") factor *= 1024;
+  while (SIZES[units.base][Math.round(Math.log(factor) / Math.log(units.base))] !== head.unit && units.memory !== "unit") factor *= units.base;
   const every = curves.flatMap(curve => curve.points), sizes = every.map(point => point[0]), times = every.map(point => point[1]);
   const least = Math.min(...sizes), most = Math.max(...sizes, 1), pad = (most - least) * 0.06 || 1;
   const range = head.logarithmic ? [least / 1.15, most * 1.25] : [Math.max(0, least - pad), most + pad];
-  const low = Math.min(...times, reference), high = Math.max(...times), room = (high - low) || high || 1;
+  const low = Math.min(...times, reference), high = head.top, room = (high - low) || high || 1;
   const bend = head.logarithmic ? Math.log : x => x, rise = head.logarithmic_time ? Math.log : x => x;
   const span = head.logarithmic_time ? [low / 1.15, high * 1.3] : [Math.max(0, low - 0.08 * room), high + 0.1 * room];
   let width = 0, height = 0, pointed = null;
 
   const across = size => LEFT + (bend(size) - bend(range[0])) / (bend(range[1]) - bend(range[0])) * (width - LEFT - RIGHT);
-  const down = time => TOP + (rise(span[1]) - rise(time)) / (rise(span[1]) - rise(span[0])) * (height - TOP - BOTTOM);
+  // Of times above the axis, the figures are at its upper edge.
+  const down = time => time > span[1] ? 2 : TOP + (rise(span[1]) - rise(time)) / (rise(span[1]) - rise(span[0])) * (height - TOP - BOTTOM);
   const sizeAt = x => {
     const at = bend(range[0]) + (x - LEFT) / (width - LEFT - RIGHT) * (bend(range[1]) - bend(range[0]));
     return head.logarithmic ? Math.exp(at) : at;
@@ -37,7 +38,7 @@
   }
   function memoryTicks() {
     const [from, to] = range.map(size => size / factor), bytes = units.memory !== "unit";
-    return head.logarithmic ? ratioTicks(from, to, bytes) : ticks(from, to, Math.max(3, width / 130), bytes ? 0 : 1);
+    return head.logarithmic ? ratioTicks(from, to, bytes && units.base === 1024) : ticks(from, to, Math.max(3, width / 130), bytes ? 0 : 1);
   }
 
   function draw() {
@@ -98,10 +99,14 @@
       });
       pen.lineTo(width - RIGHT, down(curve.points.at(-1)[1]));
       pen.stroke();
+      curve.points.forEach(([, time], k) => {
+        const next = (curve.points[k + 1] ?? curve.points[k])[0];
+        if (time > span[1]) write(`\u2191 ${curve.texts[k]}`, across(next) + 6, TOP + 12, "left", paint(curve));
+      });
       for (const [size, time] of curve.points) { pen.beginPath(); pen.arc(across(size), down(time), 2.6, 0, 7); pen.fill(); }
       if (curve.knee >= 0) { const [size, time] = curve.points[curve.knee]; pen.beginPath(); pen.arc(across(size), down(time), 6.5, 0, 7); pen.stroke(); }
       pen.lineWidth = 1;
-      const [size, time] = curve.points[0], x = across(size) + 8;
+      const [size, time] = curve.points.find(([, time]) => time <= span[1]) ?? curve.points[0], x = across(size) + 8;
       let y = down(time) - 9, by = -14;
       while (placed.some(other => Math.abs(other[1] - y) < 13 && Math.abs(other[0] - x) < 190)) {
         y += by;
@@ -135,7 +140,7 @@
     pointed = x < LEFT || x > width - RIGHT ? null : sizeAt(x);
     tip.hidden = pointed === null;
     if (pointed !== null) {
-      const lines = [`within ${sizeText(Math.floor(pointed), units.memory)}`, ...within(pointed).map((best, k) =>
+      const lines = [`within ${sizeText(Math.floor(pointed), units)}`, ...within(pointed).map((best, k) =>
         `${curves[k].name}: ${best < 0 ? "no schedule found" : curves[k].texts[best]}`)];
       tip.replaceChildren(...lines.map((text, k) => {
         const line = document.createElement(k ? "span" : "b");

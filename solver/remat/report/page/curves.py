@@ -13,10 +13,9 @@ from remat.errors import OptionError
 from remat.messages import printable
 from remat.report.text.curve_tables import HEADER, remark, rows_of
 from remat.report.text.readable_names import shown_name
-from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds
-from remat.report.views.slices import size_scale
+from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, usual_top
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_percent, format_size, format_time
+from remat.units import format_percent, format_size, format_time, shown_base, size_scale
 
 
 def write_curves(sweep: Sweep, path: str | os.PathLike[str]) -> None:
@@ -43,7 +42,7 @@ def curves_page(sweep: Sweep) -> str:
     shown = [curve for curve in sweep.curves if curve.points]
     if not shown:
         raise OptionError("there is no schedule, and so no curve to plot", argument="plot")
-    name = escape(shown_name(sweep.instance_name) or "(unnamed)")
+    name = escape(printable(sweep.instance_name) or "(unnamed)")
     described = json.dumps(_described(sweep, shown), separators=(",", ":")).replace("<", "\\u003c")
     alone = format_time(sweep.no_recompute_time, sweep.units)
     memory = escape(shown_name(sweep.memory))
@@ -76,13 +75,15 @@ def _described(sweep: Sweep, shown: Sequence[Curve]) -> dict[str, object]:
     peaks = [point.peak or 0 for curve in shown for point in curve.points]
     times = [float(point.makespan or 0) for curve in shown for point in curve.points]
     _, unit = size_scale(max(*peaks, 1), sweep.units)
+    top = usual_top(times, float(sweep.no_recompute_time))
     return {
-        "units": {"time": sweep.units.time, "memory": sweep.units.memory},
+        "units": {"time": sweep.units.time, "memory": sweep.units.memory, "base": shown_base() or 1024},
         "unit": unit,
         "memory": shown_name(sweep.memory),
         "reference": float(sweep.no_recompute_time),
         "logarithmic": is_logarithmic(peaks),
-        "logarithmic_time": is_logarithmic(times),
+        "logarithmic_time": is_logarithmic([*(time for time in times if time <= top), top]),
+        "top": top,
         "bounds": [[None if budget == float("inf") else budget, time] for budget, time in lower_bounds(sweep)],
         "curves": [
             {

@@ -22,15 +22,16 @@ from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import printable
 from remat.report.text.readable_names import shown_name, shown_step
 from remat.report.views.addresses import address_boxes
-from remat.report.views.composition import Composition, Contents, Extra, composition_of
+from remat.report.views.composition import Composition, Contents, Extra, composition_of, labels_of, static_parts
 from remat.report.views.forward_backward import passes_of
-from remat.report.views.kinds import STACKED, Kind, kind_labels
+from remat.report.views.kinds import STACKED, Kind
 from remat.report.views.phases import Phase, phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
 from remat.schedule.orders import Phase as Operation
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
+from remat.units import shown_base
 from remat.verifier import Report
 
 MOST_GROUPED = 100_000
@@ -103,14 +104,15 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
     packed.column("item", steps.item, differences=True)
     head: dict[str, Any] = {
         "tick": ticks.size,
-        "units": {"time": result.units.time, "memory": result.units.memory},
+        "units": {"time": result.units.time, "memory": result.units.memory, "base": shown_base() or 1024},
         "makespan": ticks.one(report.makespan),
-        "kinds": [{"label": label, "meaning": kind.meaning} for kind, label in kind_labels(result.graph).items()],
+        "kinds": [{"label": label, "meaning": kind.meaning} for kind, label in labels_of(result).items()],
         "phases": list(phase_labels(result).values()),
         "used_phases": np.unique(phases).tolist(),
         "copy": int(Phase.COPY),
         "again": int(Phase.RECOMPUTATION),
         "static": int(Kind.STATIC),
+        "static_use": ", ".join(static_parts(result)) or labels_of(result)[Kind.STATIC],
         "workspace": int(Kind.WORKSPACE),
         "rows": _rows(result, packed),
         "passes": _passes(result, packed, ticks),

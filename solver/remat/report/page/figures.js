@@ -159,14 +159,14 @@ function digits(number, most, commas = false) {
 }
 const WITH_COMMAS = new Intl.NumberFormat("en", {maximumFractionDigits: 15});
 
-const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const SIZES = {1000: ["B", "kB", "MB", "GB", "TB", "PB", "EB"], 1024: ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]};
 
 /** A size in the unit that suits it, or that suits another size beside it. */
-function sizeText(size, unit, beside = size) {
-  if (unit === "unit") return Math.round(size).toLocaleString("en");
+function sizeText(size, {memory, base}, beside = size) {
+  if (memory === "unit") return Math.round(size).toLocaleString("en");
   let power = 0;
-  while (power < 6 && Math.abs(beside) >= 1024 ** (power + 1)) power++;
-  return power ? `${digits(size / 1024 ** power, 4)} ${SIZES[power]}` : `${Math.round(size)} B`;
+  while (power < 6 && Math.abs(beside) >= base ** (power + 1)) power++;
+  return power ? `${digits(size / base ** power, 4)} ${SIZES[base][power]}` : `${Math.round(size)} B`;
 }
 
 const SECONDS = {s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9};
@@ -189,13 +189,13 @@ function ticks(low, high, count, least = 0) {
 }
 
 /** The same of sizes: all in one unit, and round in it. */
-function sizeTicks(most, unit, count = 4) {
-  if (unit === "unit") return {ticks: ticks(0, most, count, 1), factor: 1, unit: ""};
+function sizeTicks(most, {memory, base}, count = 4) {
+  if (memory === "unit") return {ticks: ticks(0, most, count, 1), factor: 1, unit: ""};
   let factor = 1, power = 0;
-  while (most >= factor * 1024 && power < 6) { factor *= 1024; power++; }
+  while (most >= factor * base && power < 6) { factor *= base; power++; }
   const least = power ? 0 : 1, some = ticks(0, most / factor, count, least);
   const found = some.length > 1 ? some : ticks(0, most / factor, 2 * count, least);
-  return {ticks: found.map(tick => tick * factor), factor, unit: ` ${SIZES[power]}`};
+  return {ticks: found.map(tick => tick * factor), factor, unit: ` ${SIZES[base][power]}`};
 }
 
 if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, timeText, ticks, sizeTicks};

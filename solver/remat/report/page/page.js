@@ -87,7 +87,7 @@ class Page {
     return phase === 0 ? "drop" : this.taskName(item);
   }
   time(ticks) { return timeText(ticks * this.head.tick, this.head.units.time); }
-  size(bytes) { return sizeText(bytes, this.head.units.memory); }
+  size(bytes) { return sizeText(bytes, this.head.units); }
 
   // ------------------------------------------------------------------------------------------ layout
 
@@ -160,7 +160,7 @@ class Page {
     const scale = (height - head) / Math.max(most, 1), y = bytes => base - bytes * scale;
     Object.assign(panel, {scale, base});
     pen.textBaseline = "middle";
-    const {ticks: marks, factor, unit} = sizeTicks(most, this.head.units.memory, height < 100 ? 2 : 4);
+    const {ticks: marks, factor, unit} = sizeTicks(most, this.head.units, height < 100 ? 2 : 4);
     marks.forEach((tick, k) => {                             // the unit stands at the highest
       pen.fillStyle = this.colours.line;
       pen.fillRect(LEFT, Math.round(y(tick)), this.across, 1);
@@ -215,7 +215,7 @@ class Page {
   drawPeak(pen, {memory, top}, y, limited) {
     const at = this.peakTime(memory), x = this.x(at), {peak, capacity, moments} = memory, end = LEFT + this.across;
     const inside = x >= LEFT - 1 && x <= end + 1, free = capacity - peak;
-    const below = capacity === null ? ", no limit" : free ? `, ${sizeText(free, this.head.units.memory, peak)} below the budget` : ", all of the budget";
+    const below = capacity === null ? ", no limit" : free ? `, ${sizeText(free, this.head.units, peak)} below the budget` : ", all of the budget";
     pen.font = `bold 11px ${this.font}`;
     const when = ` at ${this.time(at)}${moments > 1 ? ` (first of ${moments.toLocaleString("en")})` : ""}`;
     const said = [`${this.size(peak)}${when}${below}: ${memory.cause}`, `${this.size(peak)}${when}${below}`, `${this.size(peak)}${below}`, this.size(peak)];

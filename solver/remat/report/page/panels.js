@@ -227,7 +227,7 @@ Object.assign(Page.prototype, {
     const scale = (height - head) / Math.max(boxes.size, 1), y = address => base - address * scale;
     Object.assign(panel, {scale, base});
     pen.textBaseline = "middle";
-    const {ticks: marks, factor, unit} = sizeTicks(boxes.size, this.head.units.memory);
+    const {ticks: marks, factor, unit} = sizeTicks(boxes.size, this.head.units);
     marks.forEach((tick, k) => {                             // the unit stands at the highest
       pen.fillStyle = this.colours.line;
       pen.fillRect(LEFT, Math.round(y(tick)), this.across, 1);

@@ -311,7 +311,7 @@ Object.assign(Page.prototype, {
     const work = at < 0 ? 0 : bytes[at][upper(memory.time, time) - 1];
     const style = (kind, extra) => this.by === "kind" ? `kind-${kind}` : `group-${groups.extra + extra}`;
     return [
-      {size: memory.static, style: style(fixed, 0), texts: ["static memory (not a value)", this.head.kinds[fixed].label, "0 s, there from the start", "", "the end"]},
+      {size: memory.static, style: style(fixed, 0), texts: ["static memory (not a value)", this.head.static_use, "0 s, there from the start", "", "the end"]},
       {size: work, style: style(workspace, 1), texts: ["workspace (not a value)", this.head.kinds[workspace].label, "", "what runs now", ""]},
     ].filter(({size}) => size > 0);
   },

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.plugin.context import Progress
-from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
+from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, count_ticks, title_inches
 from remat.solving.result import Result
 from remat.units import Number, format_percent
 
@@ -33,7 +33,7 @@ def convergence(result: Result) -> Figure:
     if not events:
         raise OptionError("the solve reported no intermediate schedules or bounds, so there is no convergence to draw")
     figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
-    axes = figure.add_axes((LEFT, 0.85 / HEIGHT, RIGHT - LEFT, 1 - (0.85 + TOP) / HEIGHT))
+    axes = figure.add_axes((LEFT, 0.85 / HEIGHT, RIGHT - LEFT, 1 - (0.85 + title_inches(result)) / HEIGHT))
     last = max(result.solve_seconds, events[-1].seconds)
     scale = TimeScale.of(float(max(event.makespan or event.bound or 0 for event in events)), result.units)
     best: list[tuple[float, Number | None]] = [

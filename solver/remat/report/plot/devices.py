@@ -12,22 +12,23 @@ from remat.report.palette import LIGHT, Role
 from remat.report.plot.style import (
     LEFT,
     RIGHT,
-    TOP,
     WIDTH,
     TimeScale,
     add_legend,
     add_titles,
     count_ticks,
     peak_text,
+    title_inches,
 )
 from remat.report.text.readable_names import short_name, shown_name
 from remat.report.views.forward_backward import Passes, passes_of
 from remat.report.views.phases import Phase as Step
 from remat.report.views.phases import phase_labels
-from remat.report.views.slices import size_scale, slice_maxima, without_dips
+from remat.report.views.slices import slice_maxima, without_dips
 from remat.schedule.orders import Phase
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
+from remat.units import size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +67,7 @@ def devices(result: Result) -> Figure:
     count = min(len(result.machine.processors), MOST_DEVICES)
     memories = _memories(result, count)
     strip = min(0.75, max(0.34, 5.0 / len(memories)))
-    rows, below, gap, top, bottom = 0.4 + 0.34 * count, strip * len(memories), 0.62, TOP + 0.1, 0.85
+    rows, below, gap, top, bottom = 0.4 + 0.34 * count, strip * len(memories), 0.62, title_inches(result) + 0.1, 0.85
     total = rows + below + gap + top + bottom
     figure = Figure(figsize=(WIDTH, total), facecolor="white")
     upper = figure.add_axes((LEFT, 1 - (top + rows) / total, RIGHT - LEFT, rows / total))

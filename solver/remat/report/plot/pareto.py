@@ -5,20 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
+from remat.messages import printable
 from remat.report.page.curves import write_curves
-from remat.report.plot.style import PAGE, SUFFIXES, TimeScale, check_suffix, count_ticks, save_figure
+from remat.report.plot.style import (
+    NAME_LINE,
+    PAGE,
+    SUFFIXES,
+    TimeScale,
+    check_suffix,
+    count_ticks,
+    save_figure,
+    wrapped,
+)
 from remat.report.text.readable_names import shown_name
-from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks
-from remat.report.views.slices import size_scale
+from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks, usual_top
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_percent, format_size, format_time
+from remat.units import format_percent, format_size, format_time, shown_base, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+LONGEST_NAME = 62
+"""Letters of a line of the title."""
 
 _HALO = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.88}
 """Background of texts on lines."""
@@ -61,8 +74,10 @@ def _draw(sweep: Sweep) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-    figure = Figure(figsize=(9.0, 6.0), facecolor="white")
-    axes = figure.add_axes((0.095, 0.10, 0.80, 0.78))
+    names = wrapped(printable(sweep.instance_name) or "(unnamed)", LONGEST_NAME)
+    height = 6.0 + NAME_LINE * (len(names) - 1)
+    figure = Figure(figsize=(9.0, height), facecolor="white")
+    axes = figure.add_axes((0.095, 0.6 / height, 0.80, 4.68 / height))
     shown = [(curve, COLOURS[k % len(COLOURS)]) for k, curve in enumerate(sweep.curves) if curve.points]
     points = [point for curve, _ in shown for point in curve.points]
     peaks = [point.peak or 0 for point in points]
@@ -76,9 +91,9 @@ def _draw(sweep: Sweep) -> Figure:
     left, right = (low / 1.15, high * 1.25) if logarithmic else (low - 0.08 * (high - low), high + 0.12 * (high - low))
     axes.set_xlim(left, right if right > left else left + 1)
     bottom = min(*times, float(sweep.no_recompute_time)) / scale.factor
-    top = max(times) / scale.factor
+    top = usual_top(times, float(sweep.no_recompute_time)) / scale.factor
     room = (top - bottom) or abs(top) or 1.0
-    if is_logarithmic([*times, float(sweep.no_recompute_time)]):
+    if is_logarithmic([top, bottom]):
         axes.set_yscale("log")
         axes.set_ylim(bottom / 1.15, top * 1.5)
         axes.yaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_ylim(), binary=False)))
@@ -93,9 +108,10 @@ def _draw(sweep: Sweep) -> Figure:
         covered = sum(len(_places(curve) & _places(later)) > 1 for later, _ in shown[place + 1 :])
         style = replace(marks, least=least, width=1.4 + 1.8 * min(covered, 3))
         _draw_curve(axes, sweep, curve, colour, (factor, scale.factor), style)
+    _mark_outliers(axes, sweep, shown, (factor, scale.factor))
     _draw_bound(axes, lower_bounds(sweep), factor, scale.factor)
     if logarithmic:
-        axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_xlim(), binary=sweep.units.memory != "unit")))
+        axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_xlim(), binary=_binary(sweep))))
         axes.xaxis.set_minor_locator(NullLocator())
     if sweep.units.memory == "unit" and not logarithmic:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -105,16 +121,48 @@ def _draw(sweep: Sweep) -> Figure:
     count_ticks(axes.xaxis)
     count_ticks(axes.yaxis)
     _key(axes, shown)
-    name = shown_name(sweep.instance_name) or "(unnamed)"
-    figure.text(0.095, 0.95, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    for place, line in enumerate(names):
+        y = 1 - (0.3 + NAME_LINE * place) / height
+        figure.text(0.095, y, line, fontsize=13, fontweight="bold", va="center", parse_math=False)
     figure.text(
         0.095,
-        0.905,
+        5.43 / height,
         f"without recomputation {format_time(sweep.no_recompute_time, sweep.units)}",
         color="#404040",
         va="center",
     )
     return figure
+
+
+def _mark_outliers(axes: Axes, sweep: Sweep, shown: Sequence[tuple[Curve, str]], units: tuple[float, float]) -> None:
+    """Write the figures of points above the axis at its upper edge, with an arrow."""
+    factor, seconds = units
+    top = axes.get_ylim()[1]
+    labels: dict[tuple[float, str], str] = {}
+    for curve, colour in shown:
+        for point, following in pairwise([*curve.points, curve.points[-1]]):
+            if float(point.makespan or 0) / seconds > top:
+                share = "" if point.overhead is None else f", +{format_percent(point.overhead)}"
+                text = f"{format_time(point.makespan or 0, sweep.units)}{share}"
+                labels.setdefault(((following.peak or 0) / factor, text), colour)  # where the line falls
+    for row, ((x, text), colour) in enumerate(labels.items()):
+        axes.annotate(
+            f"\u2191 {text}",
+            (x, top),
+            xytext=(4, -2 - 11 * row),
+            textcoords="offset points",
+            ha="left",
+            va="top",
+            color=colour,
+            fontsize=8,
+            bbox=_HALO,
+            zorder=6,
+        )
+
+
+def _binary(sweep: Sweep) -> bool:
+    """Whether sizes are shown in binary units."""
+    return sweep.units.memory != "unit" and shown_base() != 1000
 
 
 def _key(axes: Axes, shown: Sequence[tuple[Curve, str]]) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.graph.names import NumberedNames
-from remat.graph.taskgraph import IntArray, TaskGraph
+from remat.graph.taskgraph import IntArray
 from remat.messages import printable
 from remat.report.page import write_page
 from remat.report.page.data import MOST_GROUPED
@@ -24,7 +24,6 @@ from remat.report.plot.style import (
     PAGE,
     RIGHT,
     SUFFIXES,
-    TOP,
     WIDTH,
     TimeScale,
     add_legend,
@@ -34,19 +33,20 @@ from remat.report.plot.style import (
     count_ticks,
     save_figure,
     text_points,
+    title_inches,
 )
 from remat.report.plot.views import drawing
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name, shown_step
-from remat.report.views.composition import Extra, composition_of
+from remat.report.views.composition import Extra, composition_of, labels_of
 from remat.report.views.groups import Groups
-from remat.report.views.kinds import STACKED, kind_labels
+from remat.report.views.kinds import STACKED
 from remat.report.views.phases import phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
-from remat.report.views.slices import busy_shares, fullest_of_slices, size_scale, widest_places
+from remat.report.views.slices import busy_shares, fullest_of_slices, widest_places
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
-from remat.units import format_size
+from remat.units import format_size, size_scale
 from remat.verifier import Report
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ SLICES = 1500
 
 MOST_MEMORIES = 4
 MOST_ROWS = 24
+
+LEGEND_ROW, LEGEND_ROWS, LEGEND_LETTERS = 0.22, 2, 150
+"""Inches of a row of the legend of bytes, its largest number of rows, and the letters of a row."""
 
 COLOURS = {phase: LIGHT[role] for phase, role in OF_PHASE.items()}
 _BUDGET, _LINE = LIGHT[Role.BUDGET], "#3B4A5A"
@@ -131,10 +134,10 @@ def _fitting(names: Sequence[str], width: float) -> tuple[str, float]:
     return "", FONT_SIZES[0]
 
 
-def _bands(graph: TaskGraph, groups: Groups | None) -> dict[int, tuple[str, str]]:
+def _bands(result: Result, groups: Groups | None) -> dict[int, tuple[str, str]]:
     """Return label and colour of each row of contents, from the bottom up: kinds, or groups of values."""
     if groups is None:
-        labels = kind_labels(graph)
+        labels = labels_of(result)
         return {int(kind): (labels[kind], LIGHT[OF_KIND[kind]]) for kind in STACKED}
     extra = {Extra.STATIC: Role.STATIC, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
     named = [(printable(label), GROUPS[k]) for label, k in zip(groups.labels, groups.colours, strict=True)]
@@ -154,7 +157,7 @@ class _Picture:
         grouped = not isinstance(result.graph.values, NumberedNames) and len(self.steps) <= MOST_GROUPED
         composition = composition_of(result, grouped=grouped)
         self.contents = composition.grouped or composition.contents
-        self.bands = _bands(result.graph, composition.groups)
+        self.bands = _bands(result, composition.groups)
         self.memories = self._memories()
         self.rows = self._rows()
 
@@ -182,7 +185,8 @@ class _Picture:
         from matplotlib.figure import Figure
 
         heights = [2.5] * len(self.memories) + [0.5 + 0.32 * len(self.rows)]
-        gap, top, bottom = 0.28, TOP, 0.85
+        kinds, dropped = self._kinds()
+        gap, top, bottom = 0.28, title_inches(self.result) + LEGEND_ROW * (len(kinds) - 1), 0.85
         total = sum(heights) + gap * (len(heights) - 1) + top + bottom
         figure = Figure(figsize=(WIDTH, total), facecolor="white")
         y = 1 - top / total
@@ -202,8 +206,8 @@ class _Picture:
         panels[-1].set_xlabel(f"time ({self.scale.unit})")
         count_ticks(panels[-1].xaxis)
         add_titles(figure, self.result, total, about=f"at the peak of {shown_name(self.fullest)}:")
-        kinds, dropped = self._kinds()
-        add_legend(figure, kinds, [], total, above=total - top + 0.06)
+        for above, row in enumerate(reversed(kinds)):
+            add_legend(figure, row, [], total, above=total - top + 0.06 + LEGEND_ROW * above)
         add_legend(figure, self._legend(), dropped + self._notes(), total)
         return figure
 
@@ -212,24 +216,41 @@ class _Picture:
         labels = phase_labels(self.result)
         return {labels[phase]: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
 
-    def _kinds(self) -> tuple[dict[str, str], list[str]]:
-        """The colours of bytes, each with its amount at the peak of the fullest memory, and a note on the rest."""
+    def _kinds(self) -> tuple[list[dict[str, str]], list[str]]:
+        """The colours of bytes in rows, each with its amount at the peak of the fullest memory, and a note on the rest.
+
+        Of more than `LEGEND_ROWS` rows, the smallest kinds at the peak are left out.
+        """
         index = [self.result.machine.memory_index[name] for name in self.memories]
         fullest = self.contents[self.result.machine.memory_index[self.fullest]]
         at_peak = fullest.sizes[:, int(np.argmax(fullest.total))].tolist()
         used = [row for row in self.bands if any(self.contents[k].sizes[row].any() for k in index)]
         units = self.result.units
-        # If the legend is too wide, the smallest kinds at the peak are left out; widths are estimated by letters.
         kept, left = list(used), list[int]()
-        while len(kept) > 1 and sum(len(self.bands[row][0]) + 8 + 9 * (at_peak[row] > 0) for row in kept) > 150:
+        while len(rows := self._in_rows(kept, at_peak)) > LEGEND_ROWS:
             left.append(min(reversed(kept), key=lambda row: at_peak[row]))
             kept.remove(left[-1])
         size = sum(at_peak[row] for row in left)
-        kinds = {
-            self.bands[row][0] + (f" {format_size(at_peak[row], units)}" if at_peak[row] else ""): self.bands[row][1]
-            for row in kept
-        }
+        kinds = [
+            {
+                self.bands[k][0] + (f" {format_size(at_peak[k], units)}" if at_peak[k] else ""): self.bands[k][1]
+                for k in row
+            }
+            for row in rows
+        ]
         return kinds, [f"{len(left)} more at the peak, {format_size(size, units)}"] if size else []
+
+    def _in_rows(self, kinds: Sequence[int], at_peak: Sequence[int]) -> list[list[int]]:
+        """Break a legend into rows; widths are estimated by letters."""
+        rows, letters = [list[int]()], 0
+        for kind in kinds:
+            width = len(self.bands[kind][0]) + 8 + 9 * (at_peak[kind] > 0)
+            if letters + width > LEGEND_LETTERS and rows[-1]:
+                rows.append([])
+                letters = 0
+            rows[-1].append(kind)
+            letters += width
+        return rows
 
     def _notes(self) -> list[str]:
         notes = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
+from remat.messages import printable
 from remat.report.text.readable_names import shown_name
-from remat.report.views.composition import composition_of
-from remat.report.views.kinds import kind_labels
+from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.words import decision_words
 from remat.solving.result import Result
@@ -145,10 +146,77 @@ def _write(figure: Figure, file: IO[bytes], kind: str) -> None:
 
 
 TOP = 0.98
-"""Inches of `add_titles`."""
+"""Inches of `add_titles`, if name and decision fit beside each other."""
 
-MOST_LETTERS = 130
-"""Maximum number of letters of a decision in a title with a short name."""
+MOST_LETTERS = 125
+"""Letters of a line with a name, whose letters count twice, and a decision."""
+
+LONGEST_NAME, LONGEST_LINE = 80, 145
+"""Letters of lines with a name alone, and with a decision alone."""
+
+MOST_LINES = 3
+"""Lines of a name or a decision; what does not fit into them is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The lines above a picture: the instance's name, and the first decision.
+
+    Attributes
+    ----------
+    name, decision : tuple of str
+    beside : bool
+        Whether the decision is in the line of the name, at its end.
+    """
+
+    name: tuple[str, ...]
+    decision: tuple[str, ...]
+    beside: bool
+
+    @staticmethod
+    def of(result: Result) -> Titles:
+        """Wrap name and decision where they do not fit beside each other."""
+        name, decision = printable(result.instance_name) or "(unnamed)", _decision(result)
+        if 2 * len(name) + len(decision) <= MOST_LETTERS:
+            return Titles((name,), (decision,), beside=True)
+        return Titles(wrapped(name, LONGEST_NAME), wrapped(decision, LONGEST_LINE), beside=False)
+
+    @property
+    def extra(self) -> float:
+        """Inches that they take besides `TOP`."""
+        below = 0 if self.beside else len(self.decision)
+        return NAME_LINE * (len(self.name) - 1) + LINE * below
+
+
+NAME_LINE, LINE = 0.24, 0.19
+"""Inches of a line of a name, and of other lines."""
+
+
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """Break a text into at most `MOST_LINES` lines; long words break behind an underscore, if they have one."""
+    parts = re.sub(r"(_+)", "\\1\0", text)  # places where a word may break
+    lines: list[str] = []
+    line = ""
+    for part in re.split(r"(?<=[ \0])", parts):
+        piece = part.replace("\0", "")
+        if len(line + piece.rstrip()) > width and line:
+            lines.append(line.rstrip())
+            line = ""
+        line += piece
+        while len(line.rstrip()) > width:
+            lines.append(line[:width])
+            line = line[width:]
+        if len(lines) > MOST_LINES:
+            break
+    lines += [line.rstrip()] if line.strip() else []
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], lines[MOST_LINES - 1][: width - 3] + "..."]
+    return tuple(lines)
+
+
+def title_inches(result: Result) -> float:
+    """Return the height of the titles of a picture, in inches."""
+    return TOP + Titles.of(result).extra
 
 
 def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:
@@ -157,11 +225,17 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     `height` is the picture's height in inches. A remark `about` replaces the contents of the peak.
     """
     assert result.report is not None
-    name = shown_name(result.instance_name) or "(unnamed)"
-    figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
-    decision, letters = _decision(result), max(30, MOST_LETTERS - 2 * len(name))
-    decision = decision if len(decision) <= letters else decision[: letters - 3] + "..."
-    figure.text(RIGHT, 1 - 0.3 / height, decision, ha="right", va="center", color="#404040", parse_math=False)
+    titles = Titles.of(result)
+    soft: dict[str, Any] = {"va": "center", "color": "#404040", "parse_math": False}
+    for place, line in enumerate(titles.name):
+        y = 1 - (0.3 + NAME_LINE * place) / height
+        figure.text(LEFT, y, line, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    under = height - TOP - titles.extra  # where the axes begin
+    for place, line in enumerate(titles.decision):
+        if titles.beside:
+            figure.text(RIGHT, 1 - 0.3 / height, line, ha="right", **soft)
+        else:
+            figure.text(LEFT, (under + 0.42 + LINE * (len(titles.decision) - place)) / height, line, **soft)
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
     if result.orders is not None:
         parts.append(f"devices idle {format_percent(result.idle_share or 0.0)}")
@@ -173,9 +247,9 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     parts.append(f"{len(result.steps):,} steps")
     if about:
         parts.append(about)
-    figure.text(LEFT, 1 - 0.56 / height, "  ·  ".join(parts), color="#404040", va="center", parse_math=False)
+    figure.text(LEFT, (under + 0.42) / height, "  ·  ".join(parts), **soft)
     if not about:
-        figure.text(LEFT, 1 - 0.78 / height, peak_in_words(result), color="#404040", va="center", parse_math=False)
+        figure.text(LEFT, (under + 0.2) / height, peak_in_words(result), **soft)
 
 
 def _decision(result: Result) -> str:
@@ -199,7 +273,7 @@ def peak_in_words(result: Result) -> str:
     name = fullest_memory(result)
     index = result.machine.memory_index[name]
     kinds = list(composition_of(result).contents[index].at_peak.items())
-    labels = kind_labels(result.graph)
+    labels = labels_of(result)
     told = [f"{labels[kind]} {format_size(bytes_, result.units)}" for kind, bytes_ in kinds]
     if len(told) > MOST_KINDS + 1:
         rest = sum(bytes_ for _, bytes_ in kinds[MOST_KINDS:])

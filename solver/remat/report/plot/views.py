@@ -13,19 +13,19 @@ from remat.instance import AdjointInstance
 from remat.report.palette import LEVELS, LIGHT, OF_FATE, OF_KIND, OF_STAY, Role, ink_on
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
-from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
+from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, count_ticks, title_inches
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.addresses import Boxes, address_boxes
-from remat.report.views.composition import composition_of
+from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.icicle import Icicle, icicle_of
-from remat.report.views.kinds import STACKED, Kind, kind_labels
+from remat.report.views.kinds import STACKED, Kind
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, Use, reversal_of, uses_of
-from remat.report.views.slices import coverage, size_scale, slice_maxima
+from remat.report.views.slices import coverage, slice_maxima
 from remat.report.views.stages import Fate, Stages, stages_of
 from remat.report.views.task_index_ranges import ChainLayout, TreeLayout
 from remat.solving.result import Result
-from remat.units import format_size
+from remat.units import format_size, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,10 +91,11 @@ def _frame(
     """Return a figure with axes of these heights (inches) below each other, and its own height."""
     from matplotlib.figure import Figure
 
-    total = sum(heights) + gap * (len(heights) - 1) + TOP + bottom
+    top = title_inches(result)
+    total = sum(heights) + gap * (len(heights) - 1) + top + bottom
     figure = Figure(figsize=(WIDTH, total), facecolor="white")
     panels: list[Axes] = []
-    y = 1 - TOP / total
+    y = 1 - top / total
     for height in heights:
         y -= height / total
         share = panels[0] if panels else None
@@ -472,7 +473,7 @@ def _addresses(result: Result) -> Figure:
         axes.tick_params(labelbottom=axes is panels[-1])
     panels[-1].set_xlabel(f"time ({scale.unit})")
     used = {kind for found in shown for kind in found.kind.tolist()}
-    labels = kind_labels(result.graph)
+    labels = labels_of(result)
     legend = {labels[kind]: KINDS[kind] for kind in STACKED if kind in used}
     if any(found.static or found.arena.reserved for found in shown):
         legend["static or reserved"] = LIGHT[Role.ELSEWHERE]

@@ -4,12 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from remat.generate.models.memory import Estimate, Peak, stages_of_zero
-from remat.units import format_size
+from remat.units import format_percent, format_size, shown_base
 
-COLUMNS = ("", "without recomputation", "every block recomputed")
+COLUMNS = ("at the peak", "without recomputation", "every block recomputed")
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of options with which the step fits.
+
+    Attributes
+    ----------
+    kind : str
+        The kind of change, in words: what stays the same, or what it needs.
+    options : str
+        The changed options.
+    note : str
+        What they change in the training; empty if nothing.
+    needed : int
+        Bytes, with the reserve.
+    share : float
+        Extra time, relative to the step without recomputation.
+    recomputed : str
+        The recomputed part, in words; empty if nothing is recomputed.
+    """
+
+    kind: str
+    options: str
+    note: str
+    needed: int
+    share: float
+    recomputed: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The options, and below what they change, need and cost."""
+        told = [f"needs {_size(self.needed)}", self.recomputed, _time(self.share)]
+        return self.options + (f": {self.note}" if self.note else ""), "  " + ", ".join(filter(None, told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +60,8 @@ class Asked:
         Bytes of the device, and the part reserved for its context and fragmentation.
     batches, sequences : tuple of int or None
         The largest batch and the longest sequence, without recomputation and with every block recomputed.
-    remedies : tuple of (str, Estimate)
-        Options that would make the step fit; empty if it fits.
+    remedies : tuple of Remedy
+        Options that would make the step fit, equal kinds together; empty if it fits.
     """
 
     found: Estimate
@@ -35,7 +70,7 @@ class Asked:
     reserve: int
     batches: tuple[int, int]
     sequences: tuple[int, int] | None
-    remedies: tuple[tuple[str, Estimate], ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
 
 def lines(asked: Asked) -> Iterator[str]:
@@ -59,30 +94,41 @@ def lines(asked: Asked) -> Iterator[str]:
     yield f"{'verdict':<18}{verdict(asked)}"
     if asked.found.step_peak:
         yield f"{'':<18}{phases(asked)}"
-    for number, (options, other) in enumerate(asked.remedies):
-        assert other.chosen is not None
-        run = f", {other.chosen.recomputed} of {other.blocks} blocks recomputed" if other.chosen.recomputed else ""
-        needed = _size(other.needed(other.chosen) + asked.reserve)
-        yield f"{'' if number else 'would help':<18}{options}: needs {needed}{run}"
+    for number, (kind, remedies) in enumerate(groupby(asked.remedies, lambda remedy: remedy.kind)):
+        yield f"{'' if number else 'would help':<18}{kind}:"
+        yield from (f"{'':<20}{line}" for remedy in remedies for line in remedy.lines)
     if found.training.data > 1:
         yield ""
         yield from _zero(asked)
 
 
+def split_of(found: Estimate, peak: Peak) -> dict[str, int]:
+    """Return the bytes at a peak of forward and backward by kind, in the order of tables; kinds may be 0."""
+    static = found.static
+    return {
+        "parameters": static.parameters,
+        "gradients": static.gradients,
+        "optimizer states": static.states,
+        "gathered": static.gathered,
+        "activations": peak.size - peak.logits - peak.workspace,
+        "logits and loss": peak.logits,
+        "workspace": peak.workspace,
+    }
+
+
+SELDOM = ("parameters", "gradients", "optimizer states", "gathered", "workspace")
+"""Kinds of which tables have a row only if there are any bytes."""
+
+
 def _rows(asked: Asked) -> Iterator[tuple[str, str, str]]:
     found, static = asked.found, asked.found.static
     both = (found.plain, found.full)
-    for label, size in (
-        ("parameters", static.parameters),
-        ("gradients", static.gradients),
-        ("optimizer states", static.states),
-        ("gathered", static.gathered),
-    ):
-        if size:
-            yield label, _size(size), _size(size)
-    yield _row("activations", *(_size(peak.size - peak.logits) for peak in both))
-    yield _row("logits and loss", *(_size(peak.logits) for peak in both))
+    splits = [split_of(found, peak) for peak in both]
+    for label in splits[0]:
+        if label not in SELDOM or any(split[label] for split in splits):
+            yield _row(label, *(_size(split[label]) for split in splits))
     yield _row("all of these", *(_size(static.total + peak.size) for peak in both))
+    yield _row("reached in", *(peak.moment for peak in both))
     yield "optimizer step", _size(found.step_peak), _size(found.step_peak)
     yield _row("with reserve", *(_size(found.needed(peak) + asked.reserve) for peak in both))
     yield _row("recompute time", "", _share(found.full, found))
@@ -105,7 +151,18 @@ def _share(peak: Peak, found: Estimate) -> str:
 
 
 def _size(size: int) -> str:
-    return format_size(size, both=True)
+    return format_size(size, both=shown_base() is None)
+
+
+def _time(share: float) -> str:
+    return f"+{format_percent(share)} time" if share else "no extra time"
+
+
+def blocks_of(peak: Peak, blocks: int) -> str:
+    """Return which blocks are recomputed, in words; empty if none is."""
+    if not peak.recomputed:
+        return ""
+    return "every block" if peak.recomputed == blocks else f"the first {peak.recomputed} of {blocks} blocks"
 
 
 def verdict(asked: Asked) -> str:
@@ -118,14 +175,9 @@ def verdict(asked: Asked) -> str:
     needed = _size(found.needed(chosen) + asked.reserve)
     if not chosen.recomputed:
         return f"fits without recomputation, with {needed}"
-    share = _share(chosen, found)
-    which = (
-        "every block"
-        if chosen.recomputed == found.blocks
-        else f"the first {chosen.recomputed} of {found.blocks} blocks"
-    )
     verb = "is" if chosen.recomputed == found.blocks else "are"
-    return f"fits if {which} {verb} recomputed, with {needed} and {share} time"
+    which = blocks_of(chosen, found.blocks)
+    return f"fits if {which} {verb} recomputed, with {needed} and {_share(chosen, found)} time"
 
 
 def phases(asked: Asked) -> str:
@@ -135,7 +187,7 @@ def phases(asked: Asked) -> str:
     step, passes = (size + asked.reserve for size in (found.step_peak, found.static.total + peak.size))
     if step > passes:
         return f"set by the optimizer's step; forward and backward need {_size(passes)}"
-    return f"set by forward and backward; the optimizer's step needs {_size(step)}"
+    return f"set by forward and backward, in {peak.moment}; the optimizer's step needs {_size(step)}"
 
 
 def _zero(asked: Asked) -> Iterator[str]:
@@ -153,6 +205,7 @@ def document(asked: Asked) -> dict[str, Any]:
     def figures(peak: Peak) -> dict[str, Any]:
         return {
             "activations": peak.size - peak.logits,
+            "workspace": peak.workspace,
             "logits": peak.logits,
             "peak": found.static.total + peak.size,
             "needed": found.needed(peak) + asked.reserve,
@@ -183,9 +236,15 @@ def document(asked: Asked) -> dict[str, Any]:
     }
     if asked.remedies:
         made["remedies"] = [
-            {"options": options, "needed": other.needed(other.chosen) + asked.reserve}
-            for options, other in asked.remedies
-            if other.chosen is not None
+            {
+                "kind": remedy.kind,
+                "options": remedy.options,
+                "changes": remedy.note,
+                "needed": remedy.needed,
+                "extra_time_share": remedy.share,
+                "recomputed": remedy.recomputed,
+            }
+            for remedy in asked.remedies
         ]
     if asked.sequences is not None:
         for key, length in zip(("without_recomputation", "with_recomputation"), asked.sequences, strict=True):

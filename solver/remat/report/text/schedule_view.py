@@ -11,8 +11,8 @@ from remat.graph.taskgraph import ACTIVATIONS
 from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
 from remat.report.text.summary import decision_lines, energy_lines, table
-from remat.report.views.composition import composition_of
-from remat.report.views.kinds import Kind, by_term, kind_labels
+from remat.report.views.composition import composition_of, labels_of
+from remat.report.views.kinds import Kind, by_term
 from remat.report.views.residents import Resident, residents_at, sizes_by_term
 from remat.report.views.slices import slice_maxima, without_dips
 from remat.report.views.traffic import traffic_by_term
@@ -76,7 +76,7 @@ def _kind_lines(examined: Examined, kinds: dict[Kind, int], peak: int) -> Iterat
     def line(label: str, size: int) -> str:
         return f"  {label:<40} {format_size(size, examined.instance.units.build()):>12} {100 * size / peak:5.1f} %"
 
-    labels = kind_labels(examined.graph)
+    labels = labels_of(examined.as_result())
     if not examined.graph.terms:
         yield from (line(labels[kind], size) for kind, size in kinds.items())
         return

@@ -12,11 +12,12 @@ from remat.graph.machine import Machine
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.report.views.groups import Groups, groups_of
-from remat.report.views.kinds import REPLACED, STATE, STATIC, WORKSPACE, Kind, kinds_of_values
+from remat.report.views.kinds import OF_TERM, REPLACED, STATE, STATIC, WORKSPACE, Kind, kind_labels, kinds_of_values
 from remat.report.views.lifetimes import Clock, Lives, Moments, Origin, in_several_memories, memory_of_runs, traced
 from remat.report.views.phases import Phase, step_phases
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.result import Result
+from remat.solving.static_split import RESERVE, static_split
 from remat.verifier import Profile
 
 
@@ -68,6 +69,20 @@ class Contents:
         """Bytes of each kind present at the peak of the memory, the largest first."""
         sizes = self.sizes[:, int(np.argmax(self.total))].tolist()
         return {kind: sizes[kind] for kind in sorted(Kind, key=lambda kind: -sizes[kind]) if sizes[kind]}
+
+
+def static_parts(result: Result) -> dict[str, int]:
+    """Return the parts of the instance's static memory, which is in the first memory."""
+    source = None if result.instance is None else result.instance.source
+    return static_split(source, result.graph.static_memory)
+
+
+def labels_of(result: Result) -> dict[Kind, str]:
+    """Return the names of all kinds for a result; what static memory is besides parameters may have a name."""
+    parts = static_parts(result)
+    labels = kind_labels(result.graph, training=any(part in OF_TERM for part in parts))
+    alone = RESERVE in parts and not result.machine.memories[0].static
+    return labels | ({Kind.STATIC: RESERVE} if alone else {})
 
 
 class Extra(enum.IntEnum):
@@ -152,6 +167,10 @@ def composition_of(result: Result, *, grouped: bool = False) -> Composition:
         return tuple(contents)
 
     contents = contents_by(stays.kind, _BY_KIND)
+    for part, size in static_parts(result).items():
+        if part in OF_TERM:
+            contents[0].sizes[OF_TERM[part]] += size
+            contents[0].sizes[Kind.STATIC] -= size
     if not grouped:
         return Composition(stays, contents)
     groups = groups_of(graph, *_weights(result, stays.lives))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -44,6 +45,27 @@ def lower_bounds(sweep: Sweep) -> list[tuple[float, float]]:
         proved[budget] = max(proved.get(budget, 0.0), float(answer.lower_bound))
     budgets = sorted(proved, reverse=True)
     return list(zip(budgets, accumulate((proved[budget] for budget in budgets), max), strict=True))[::-1]
+
+
+OUTLYING, USUAL = 8, 4
+"""A time is an outlier above so many medians, if no other than outliers is above the second number of medians."""
+
+MOST_OUTLIERS = 0.25
+"""Share of the times that may be outliers."""
+
+
+def usual_top(times: Sequence[float], reference: float) -> float:
+    """Return the highest time that an axis shows: the largest, or that below a few outliers that would flatten all.
+
+    Times count from the reference, the time without recomputation. Outliers exceed `OUTLYING` medians; all others are
+    within `USUAL` medians.
+    """
+    highest = max(times)
+    median = statistics.median(times) - reference
+    usual = [time for time in times if time - reference <= USUAL * median]
+    few = 0 < len(times) - len(usual) <= MOST_OUTLIERS * len(times)
+    beyond = all(time in usual or time - reference > OUTLYING * median for time in times)
+    return max(usual) if median > 0 and few and beyond else highest
 
 
 def is_logarithmic(figures: Sequence[float]) -> bool:

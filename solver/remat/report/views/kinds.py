@@ -83,7 +83,9 @@ _TERMS = {
     Kind.WORKSPACE: WORKSPACE,
     Kind.OTHER: REPLACED,
 }
-_OF_TERM = {term: kind for kind, term in _TERMS.items()}
+OF_TERM = {term: kind for kind, term in _TERMS.items()}
+"""The kind of each kind of training memory but activations."""
+
 _ORDER = (PARAMETERS, GRADIENTS, STATES, GATHERED, BUCKETS, ACTIVATIONS, WORKSPACE, STATIC, REPLACED)
 """Training memory in this order."""
 
@@ -118,9 +120,9 @@ def kind_label(kind: Kind, *, training: bool) -> str:
     return _TERMS.get(kind, kind.name.lower())
 
 
-def kind_labels(graph: TaskGraph) -> dict[Kind, str]:
-    """Return the names of all kinds for an instance."""
-    return {kind: kind_label(kind, training=bool(graph.terms)) for kind in Kind}
+def kind_labels(graph: TaskGraph, *, training: bool = False) -> dict[Kind, str]:
+    """Return the names of all kinds for an instance; its static memory may be that of training."""
+    return {kind: kind_label(kind, training=training or bool(graph.terms)) for kind in Kind}
 
 
 def by_term(sizes: Mapping[Kind, int]) -> dict[str, dict[Kind, int]]:
@@ -161,7 +163,7 @@ def kinds_of_values(graph: TaskGraph) -> IntArray:
 
 def _kind_of(graph: TaskGraph, letters: str) -> int:
     if letters in graph.terms:
-        return _OF_TERM[graph.terms[letters]]
+        return OF_TERM[graph.terms[letters]]
     if letters in _STATES:
         return STATE
     return Kind.SAVED if letters in _ALWAYS_SAVED else Kind.GRADIENTS if letters in _GRADIENTS else Kind.VALUES

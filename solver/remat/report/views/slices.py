@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.units import Units
-
 FloatArray = NDArray[np.float64]
 
 
@@ -63,15 +61,6 @@ def busy_shares(start: NDArray[Any], end: NDArray[Any], span: float, slices: int
     last_end = np.concatenate(([0.0], end))[begun]
     until = whole[begun] - np.maximum(0.0, last_end - edges)
     return np.diff(until) * (slices / span)
-
-
-def size_scale(largest: int, units: Units) -> tuple[float, str]:
-    """Return the divisor and the name of the binary unit that suits the largest size of an axis."""
-    if units.memory == "unit":
-        return 1.0, "units"
-    names = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-    power = min((largest.bit_length() - 1) // 10, len(names) - 1)
-    return float(1024**power), names[power]
 
 
 def widest_places(

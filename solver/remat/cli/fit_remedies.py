@@ -1,0 +1,164 @@
+"""Changes of options with which a training step fits, for `remat fit CONFIG`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from remat.generate.devices import rates
+from remat.generate.models.chains import chain, training_of, workload_of
+from remat.generate.models.memory import Estimate, estimate
+from remat.generate.networks.parameters import States
+from remat.generate.options import flag
+from remat.report.text.model_memory import Remedy, blocks_of
+
+if TYPE_CHECKING:
+    from remat.generate.models.architecture import Model
+
+Changes = dict[str, Any]
+
+CHEAP: Changes = {"loss_chunks": 16, "step": "fused"}
+"""Options that save memory and change no result; each is tried with every other change."""
+
+SAME = "the same training"
+OTHER = "a changed training"
+DEVICES = "more devices"
+
+RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
+
+BY_SOLVING = "with remat generate chain --config, then remat solve"
+
+HOST_TIME = "10s"
+"""Time limit of the solve behind a line about the host."""
+
+
+def remedies_of(model: Model, asked: Mapping[str, Any], available: int) -> tuple[Remedy, ...]:
+    """Return changes with which the step fits into so many bytes, by kind and then by extra time.
+
+    Changes that keep the training as it is come first, then changes of its arithmetic, then more devices. Of each
+    change, the fastest combination with `CHEAP` options is listed.
+    """
+
+    def best(change: Changes) -> tuple[Changes, Estimate] | None:
+        return _best(model, asked, available, change)
+
+    reserve = int(asked["reserve"])
+    same = [_remedy(SAME, "", found, reserve) for found in [best({})] if found is not None]
+    if asked["data"] == 1:
+        same += list(_at_the_host(model, asked, available))
+    other = [
+        _remedy(OTHER, note, found, reserve)
+        for note, change in _other_trainings(asked)
+        if (found := best(change)) is not None
+    ]
+    ranks = ({"data": ranks, "zero": 3} for ranks in RANKS if ranks > asked["data"])
+    more = next((found for change in ranks if (found := best(change)) is not None), None)
+    devices = [] if more is None else [_remedy(DEVICES, "", more, reserve)]
+    return tuple(remedy for kind in (same, other, devices) for remedy in sorted(kind, key=lambda one: one.share))
+
+
+def _other_trainings(asked: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
+    """Yield changes of the training's arithmetic, each with its words."""
+    optimizer, _, _ = asked["optimizer"].partition("-")
+    if asked["precision"] == "mixed" and asked["dtype"] != "fp32" and optimizer != "none":
+        yield f"optimizer states in {asked['dtype']}", {"precision": "pure", "master": None}
+    if optimizer in ("adam", "adamw") and asked["precision"] == "mixed":
+        yield "optimizer states of 8 bits", {"optimizer": f"{optimizer}8", "step": None}
+    packed: Changes = {"quantize": "nf4"}
+    if asked["lora"] or asked["frozen"]:
+        if asked["quantize"] == "none":
+            yield "frozen matrices of 4 bits", packed
+        return
+    adapters: Changes = {"lora": "rank=16"}
+    yield "only adapters are trained", adapters
+    yield "only adapters are trained, frozen matrices of 4 bits", adapters | packed
+
+
+def _best(model: Model, asked: Mapping[str, Any], available: int, change: Changes) -> tuple[Changes, Estimate] | None:
+    """Return the fastest combination of a change with cheap options that fits, of equally fast ones the smallest."""
+    cheap = [{}, *({name: value} for name, value in CHEAP.items() if asked[name] != value)]
+    pairs = {tuple(sorted((one | other).items())): one | other for one, other in product(cheap, repeat=2)}
+    found: list[tuple[float, int, int, Changes, Estimate]] = []
+    for place, more in enumerate(sorted(pairs.values(), key=len)):
+        options = dict(asked) | change | more
+        new = {name: value for name, value in (change | more).items() if value != asked[name]}
+        try:
+            one = estimate(workload_of(model, options), training_of(options), available)
+        except ValueError:  # options that exclude each other
+            continue
+        if new and one.chosen is not None:
+            found.append((one.total_time + one.chosen.time, len(new), place, new, one))
+    return None if not found else min(found, key=lambda each: each[:3])[3:]
+
+
+def _remedy(kind: str, note: str, found: tuple[Changes, Estimate], reserve: int) -> Remedy:
+    changes, one = found
+    assert one.chosen is not None
+    blocks = blocks_of(one.chosen, one.blocks)
+    return Remedy(
+        kind=kind,
+        options=_written({name: value for name, value in changes.items() if value is not None}),
+        note=note,
+        needed=one.needed(one.chosen) + reserve,
+        share=one.chosen.time / one.total_time,
+        recomputed=f"{blocks} recomputed" if blocks else "",
+    )
+
+
+def _written(changes: Mapping[str, Any]) -> str:
+    return " ".join(f"{flag(name)} {value}" for name, value in changes.items())
+
+
+# ------------------------------------------------------------------------------------------------- the host
+
+
+def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iterator[Remedy]:
+    """Yield optimizer states, or parameters, too, at the host, with the figures of a verified schedule."""
+    from remat.errors import RematError
+
+    link = rates(str(asked["device"]), str(asked["dtype"])).host_link or States.link
+    homes: tuple[tuple[Changes, str, Callable[[], dict[str, Any]]], ...] = (
+        ({"states": "host"}, "weight-offload", dict),
+        ({"parameters": "host"}, "l2l", lambda: {"activations": "device", "recompute": True}),
+    )
+    for change, algorithm, parameters in homes:
+        chunks = CHEAP["loss_chunks"]
+        more = {} if asked["loss_chunks"] >= chunks else {"loss_chunks": chunks}
+        try:
+            found = _solved(model, dict(asked) | change | more, available, algorithm, parameters())
+        except (ValueError, RematError):  # a model that is trained in part, or no chain
+            return
+        if found is not None:
+            needed, share, recomputed = found
+            yield Remedy(
+                kind=SAME,
+                options=_written(change | more),
+                note=f"{link / 1e9:g} GB/s to the host; {BY_SOLVING}",
+                needed=needed,
+                share=share,
+                recomputed=recomputed,
+            )
+            return
+
+
+def _solved(
+    model: Model, options: Mapping[str, Any], available: int, algorithm: str, parameters: dict[str, Any]
+) -> tuple[int, float, str] | None:
+    """Return the bytes, the overhead and the recomputed part of a schedule; None if none was found."""
+    import remat
+
+    given = {name: value for name, value in options.items() if name != "config"}
+    instance = remat.load(chain(config=model, **given))  # type: ignore[arg-type]
+    budget = available + int(options["reserve"])
+    result = remat.solve(
+        instance, budget={"device": budget}, algorithm=algorithm, time_limit=HOST_TIME, options=parameters
+    )
+    if result.report is None or result.overhead is None:
+        return None
+    runs = sum(row.decision == "recomputed" for row in result.stage_decisions)
+    return (
+        result.report.peaks["device"].size,
+        result.overhead,
+        f"{runs} of {len(result.stage_decisions)} stages recomputed" if runs else "",
+    )
