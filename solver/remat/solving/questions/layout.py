@@ -165,7 +165,7 @@ def layout(
     buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed)
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
     search = _search_of(algorithm, options, context)
-    buffers, found = _on_stacks(source, name, buffers, held, search)
+    buffers, found = _on_stacks(source, name, buffers, held, algorithm, search)
     first, last = (buffers.start, buffers.end) if held is None else (held.first, held.last)
     arena = table = None
     if found.offset is not None:
@@ -217,6 +217,7 @@ def _on_stacks(
     memory: str,
     buffers: Buffers,
     held: Residencies | None,
+    algorithm: str,
     search: Callable[[Buffers], LayoutProposal],
 ) -> tuple[Buffers, LayoutProposal]:
     """Search; where the arena exceeds the peak, also with outputs in place on several inputs; return the better one.
@@ -226,7 +227,7 @@ def _on_stacks(
     found = search(buffers)
     if held is None or isinstance(source, Buffers) or not len(held.hosts):
         return buffers, found
-    if found.reserved is not None or buffers.fixed is not None:
+    if algorithm == "caching" or buffers.fixed is not None:
         return buffers, found
     assert source.report is not None
     peak = source.report.peaks[memory].size
