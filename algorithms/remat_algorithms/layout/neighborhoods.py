@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray, arena_of
-from remat_algorithms.layout.live_bytes import rows_of
+from remat_algorithms.layout.live_bytes import loads, rows_of
 
-MOST_BUFFERS, MOST_PLACES = 1000, 20_000
-"""Numbers of buffers, and of pairs of a buffer and a section of its life, beyond which nothing is searched."""
+MOST_BUFFERS, MOST_PAIRS = 1000, 25_000
+"""Numbers of buffers, and of pairs of buffers that live in one section, summed over the sections, beyond which nothing
+is searched. Where more buffers live at a time, other searches use the time better."""
 
 CALL, SECOND = 800_000_000, 4_000_000_000
 """Work of a start, and of a second of CP-SAT's deterministic time, in units of about a nanosecond."""
@@ -59,11 +60,12 @@ class Neighborhoods:
         _, _, size, fixed = self._rows
         return int(np.gcd.reduce(np.concatenate((size, fixed[fixed != FREE]))))
 
-    def _is_small(self, arena: int) -> bool:
-        first, last = self._rows[:2]
-        if len(self._buffers) > MOST_BUFFERS or int((last - first).sum()) > MOST_PLACES:
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether improvements are likely in the time."""
+        if len(self._buffers) > MOST_BUFFERS:
             return False
-        return arena // self._unit <= LARGEST
+        return int((loads(self._buffers, np.ones_like(self._buffers.size)) ** 2).sum()) <= MOST_PAIRS
 
     def improve(self, offset: IntArray, bound: int, work: int) -> IntArray | None:
         """Return a layout with a smaller arena, or None.
@@ -78,7 +80,9 @@ class Neighborhoods:
             Units of work, of about a nanosecond, after which to stop. The object's `work` adds them up.
         """
         limit, arena = self.work + work, arena_of(self._buffers, offset)
-        while self.work < limit and self._is_small(arena) and not self._context.stopped:
+        if not self._is_small or arena // self._unit > LARGEST:
+            return None
+        while self.work < limit and not self._context.stopped:
             found = self._start(offset, bound, min(CALL, limit - self.work))
             if found is not None and arena_of(self._buffers, found) < arena:
                 return found
