@@ -1,5 +1,7 @@
 """Test `remat.layout`: it assigns addresses to resident values, and the verifier checks them."""
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 import remat
 from remat.errors import OptionError
 from remat.plugin.layouts import Buffers
+from remat.solving.questions import layout
 from remat.testing import strategies
 from remat.verifier.residencies import residencies_of
 from tests.oracles import layouts
@@ -85,6 +88,84 @@ def test_an_output_in_place_lies_where_its_input_lay(size):
     guest, host = found.residencies.hosts[0]
     assert found.offset[guest] == found.offset[host]
     assert found.arena == max(8, size, size + 1) == result.peak_memory["memory"]
+
+
+def over_several_inputs(sizes, output):
+    """A task that writes in place over all that it reads."""
+    inputs = [f"a{k}" for k in range(len(sizes))]
+    tasks = [{"id": f"A{k}", "time": 1, "reads": [], "writes": [name]} for k, name in enumerate(inputs)]
+    tasks.append({"id": "B", "time": 1, "reads": inputs, "writes": ["b"], "in_place": True})
+    tasks.append({"id": "C", "time": 1, "reads": ["b"], "writes": ["c"], "required": True})
+    values = {**dict(zip(inputs, sizes, strict=True)), "b": output, "c": 1}
+    return dag(tasks, values=[{"id": name, "size": size} for name, size in values.items()])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "output"), [((5, 5), 10), ((5, 5), 12), ((5, 7), 8), ((4, 4, 4), 12), ((3, 9, 1), 12), ((6, 2), 6)]
+)
+def test_an_output_in_place_lies_on_several_inputs(sizes, output):
+    result = remat.solve(over_several_inputs(sizes, output), algorithm="keep-all")
+    found = remat.layout(result)
+    assert found.arena == result.peak_memory["memory"] == max(sum(sizes), output + 1)
+    report = remat.verify(result.instance, result.with_addresses(found).to_dict())
+    assert report.ok
+    assert report.arenas["memory"] == found.arena
+
+
+def test_the_caching_allocator_stacks_no_inputs(monkeypatch):
+    """It takes over the block of one input, even where the capacity is exceeded."""
+    monkeypatch.setattr(layout, "stacked", None)
+    result = remat.solve(over_several_inputs((5, 5), 12), algorithm="keep-all")
+    assert remat.layout(result, algorithm="caching").offset is not None
+    assert remat.layout(result, algorithm="caching", capacity=16).offset is None
+
+
+def test_two_outputs_in_place_lie_on_one_input():
+    tasks = [
+        {"id": "A", "time": 1, "reads": [], "writes": ["a"]},
+        {"id": "B", "time": 1, "reads": ["a"], "writes": ["b", "c"], "in_place": True},
+        {"id": "C", "time": 1, "reads": ["b", "c"], "writes": ["d"], "required": True},
+    ]
+    sizes = {"a": 10, "b": 5, "c": 5, "d": 1}
+    instance = dag(tasks, values=[{"id": name, "size": size} for name, size in sizes.items()])
+    result = remat.solve(instance, algorithm="keep-all")
+    found = remat.layout(result)
+    assert found.arena == result.peak_memory["memory"] == 11
+    assert remat.verify(instance, result.with_addresses(found).to_dict()).ok
+
+
+def test_outputs_in_place_on_several_inputs_are_aligned():
+    result = remat.solve(over_several_inputs((5, 5), 12), algorithm="keep-all")
+    found = remat.layout(result, align=4)
+    assert (found.offset % 4 == 0).all()
+    assert remat.verify(result.instance, result.with_addresses(found).to_dict()).ok
+
+
+def draw_in_place(seed):
+    """Return a graph whose tasks mostly write in place over one to three inputs, and a schedule of it."""
+    draw = random.Random(seed)
+    tasks, size, free = [], {}, []
+    for k in range(draw.randint(4, 9)):
+        reads = [free.pop(draw.randrange(len(free))) for _ in range(min(len(free), draw.randrange(4)))]
+        kept = [name for name in reads if draw.random() < 0.2]
+        writes = [f"v{k}{letter}" for letter in "ab"[: draw.choice((1, 1, 2))]]
+        size.update({name: draw.randint(1, 9) for name in writes})
+        place = {"in_place": True} if draw.random() < 0.8 else {}
+        tasks.append({"id": f"T{k}", "time": 1, "reads": reads, "writes": writes, "required": True} | place)
+        free += [*kept, *writes]
+    return remat.solve(dag(tasks, values=[{"id": name, "size": held} for name, held in size.items()]))
+
+
+def test_drawn_outputs_in_place_are_valid(monkeypatch):
+    """The verifier accepts each layout; stacks of inputs are smaller in some draws, and never larger."""
+    results = [draw_in_place(seed) for seed in range(40)]
+    found = [remat.layout(result, options={"work": 3_000_000}) for result in results]
+    for result, one in zip(results, found, strict=True):
+        assert remat.verify(result.instance, result.with_addresses(one).to_dict()).ok
+    monkeypatch.setattr(layout, "stacked", lambda *held: None)
+    single = [remat.layout(result, options={"work": 3_000_000}).arena for result in results]
+    assert all(one.arena <= arena for one, arena in zip(found, single, strict=True))
+    assert sum(one.arena < arena for one, arena in zip(found, single, strict=True)) >= 3
 
 
 @pytest.mark.parametrize("algorithm", ["best-fit", "online-best-fit", "caching"])

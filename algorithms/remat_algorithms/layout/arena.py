@@ -1,4 +1,4 @@
-"""The smallest arena: greedy layouts, then floor, ejection and beam searches, and other orders of best-fit."""
+"""The smallest arena: greedy layouts, then searches that find others, or improve the best one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from remat_algorithms.layout.live_bytes import arena_bound, sections_of
 if TYPE_CHECKING:
     from remat_algorithms.layout.beam import Beams
     from remat_algorithms.layout.ejection import Ejections
+    from remat_algorithms.layout.neighborhoods import Neighborhoods
 
 MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
@@ -33,6 +34,10 @@ first work were in vain."""
 
 EJECTION_SHARE, BEAM_SHARE = 1.0, 0.5
 """Work of ejections, and of beams, as a share of that of other searches; twice that for a search that finds layouts."""
+
+NEIGHBORHOOD_SHARE, NEIGHBORHOOD_ROUNDS = 2.0, 2
+"""The same share for neighbourhoods of the best layout, which follow where searches with so many times the first work
+were in vain."""
 
 HALVINGS = 5
 """Number of arenas to try between the lower bound and the largest one; each halves the distance."""
@@ -111,6 +116,7 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
     """Search until the layout is enough; return whether every arena below it is excluded, and why it stopped."""
     from remat_algorithms.layout.beam import Beams
     from remat_algorithms.layout.ejection import Ejections
+    from remat_algorithms.layout.neighborhoods import Neighborhoods
     from remat_algorithms.layout.section_floors import search
     from remat_algorithms.layout.section_floors_kernel import INFEASIBLE, SOLVED
 
@@ -126,6 +132,7 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         Ejections(buffers, context): EJECTION_SHARE,
         Beams(buffers, context): BEAM_SHARE,
     }
+    near = Neighborhoods(buffers, context)
     while not best.is_enough:
         capacity = best.buffers.capacity
         high = capacity if capacity is not None else best.arena - step
@@ -151,7 +158,11 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
             turn += 1
             if target == high:
                 if capacity is None or most >= HELP_ROUNDS * FIRST_WORK:
-                    _help(best, helpers, expand, range(low if capacity is None else high, high + 1, step), work)
+                    others = best.work - near.work - sum(helper.work for helper in helpers)
+                    if capacity is None and exact and most >= NEIGHBORHOOD_ROUNDS * FIRST_WORK:
+                        _improve(best, near, NEIGHBORHOOD_SHARE * others, work)
+                    arenas = range(low, best.arena, step) if capacity is None else range(high, high + 1)
+                    _help(best, helpers, expand, arenas, others, work)
                 if most == ROUNDS * FIRST_WORK:
                     _reorder(best, context, left)
                 most, turn = 2 * most, 0
@@ -163,10 +174,10 @@ def _help(
     helpers: Mapping[Ejections | Beams, float],
     expand: Callable[[IntArray], IntArray],
     arenas: range,
+    others: int,
     work: int | None,
 ) -> None:
     """Try ejections and beams for some of these arenas, each with its share of the work of the others so far."""
-    others = best.work - sum(helper.work for helper in helpers)
     for helper, share in helpers.items():
         limit = share * others
         while not best.is_enough and len(arenas):
@@ -182,6 +193,23 @@ def _help(
             best.take(expand(offset))
             limit = 2 * share * others
             arenas = range(arenas.start, best.arena, arenas.step)
+
+
+def _improve(best: _Best, near: Neighborhoods, most: float, work: int | None) -> None:
+    """Improve the best layout until this has taken `most` work in all, or twice that if it succeeds."""
+    limit = most
+    while not best.is_enough and best.offset is not None:
+        allowed = int(limit) - near.work
+        left = allowed if work is None else min(allowed, work - best.work)
+        if left <= 0:
+            return
+        before = near.work
+        offset = near.improve(best.offset, best.bound, left)
+        best.work += near.work - before
+        if offset is None:
+            return
+        best.take(offset)
+        limit = 2 * most
 
 
 def _reorder(best: _Best, context: Context, left: int | None) -> None:

@@ -20,6 +20,7 @@ from remat_algorithms.layout import (
     beam_kernel,
     ejection_kernel,
     gaps_kernel,
+    neighborhoods,
     section_floors,
     section_floors_kernel,
 )
@@ -28,6 +29,7 @@ from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
 from remat_algorithms.layout.ejection import Ejections
 from remat_algorithms.layout.live_bytes import arena_bound
+from remat_algorithms.layout.neighborhoods import Neighborhoods
 from remat_algorithms.layout.order_search import reordered
 from tests.algorithms.layout.drawn import planted, random_buffers
 from tests.oracles import layouts
@@ -242,21 +244,64 @@ def test_helpers_respect_constraints(helper):
     assert found > 60
 
 
-def test_ejections_fill_an_arena_whose_sizes_rarely_add_up():
-    """Ten irregular buffers at a time: best-fit needs a sixth more than the bound, a fiftieth is enough."""
-    draw, ends, rows = random.Random(1), [0] * 10, []
-    while min(ends) < 60:
+def irregular(seed, lanes=10, times=60):
+    """Return buffers of irregular sizes, as many at a time as there are lanes."""
+    draw, ends, rows = random.Random(seed), [0] * lanes, []
+    while min(ends) < times:
         begin = min(ends)
         end = begin + draw.choice((1, 2, 3, 4, 6, 20))
         rows.append((begin, end, draw.randint(3000, 5000)))
         ends[ends.index(begin)] = end
-    buffers = Buffers.of(*zip(*rows, strict=True))
+    return Buffers.of(*zip(*rows, strict=True))
+
+
+def test_ejections_fill_an_arena_whose_sizes_rarely_add_up():
+    """Ten irregular buffers at a time: best-fit needs a sixth more than the bound, a fiftieth is enough."""
+    buffers = irregular(1)
     bound = arena_bound(buffers)
     assert min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS) > 1.15 * bound
     most = int(1.02 * bound)
     offset = Ejections(buffers, Context()).below(range(most, most + 1), 300_000_000)
     assert offset is not None
     check(buffers.with_capacity(most), offset)
+
+
+def test_neighborhoods_improve_a_layout_of_irregular_sizes():
+    """From the best greedy layout, one start more than halves the distance to the bound, twice the same way."""
+    buffers = irregular(1, lanes=7, times=30)
+    offset = min((best_fit(buffers, order) for order in ORDERS), key=lambda offset: arena_of(buffers, offset))
+    bound, found = arena_bound(buffers), []
+    for _ in range(2):
+        near = Neighborhoods(buffers, Context())
+        better = near.improve(offset, bound, 400_000_000)
+        assert better is not None
+        check(buffers, better)
+        assert near.work > 0
+        found.append(better.tolist())
+    assert found[0] == found[1]
+    assert 2 * (arena_of(buffers, better) - bound) < arena_of(buffers, offset) - bound
+
+
+def test_neighborhoods_respect_constraints():
+    """Improvements keep fixed addresses, reserved ranges and the alignment."""
+    found = 0
+    for seed in range(40):
+        buffers = draw_with_constraints(seed)
+        offset = max((best_fit(buffers, order) for order in ORDERS), key=lambda offset: arena_of(buffers, offset))
+        better = Neighborhoods(buffers, Context()).improve(offset, arena_bound(buffers), 8_000_000)
+        if better is not None:
+            check(buffers, better)
+            assert arena_of(buffers, better) < arena_of(buffers, offset)
+            found += 1
+    assert found > 10
+
+
+def test_neighborhoods_leave_large_problems_alone(monkeypatch):
+    monkeypatch.setattr(neighborhoods, "MOST_BUFFERS", 5)
+    buffers = irregular(1)
+    near = Neighborhoods(buffers, Context())
+    assert near.improve(best_fit(buffers, "size"), 0, 400_000_000) is None
+    assert near.work == 0
 
 
 def test_ejections_without_a_place_end():

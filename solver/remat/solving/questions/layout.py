@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from remat.plugin.options import make_options
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import LAYOUT, find
 from remat.schedule.addresses import AddressTable, Arena
+from remat.solving.questions.in_place import stacked
 from remat.solving.result import Result
 from remat.units import LARGEST_SIZE
 from remat.verifier.findings import Findings
@@ -168,8 +169,8 @@ def layout(
     buffers, held, name, static = _read(source, memory, growing=algorithm != "caching")
     buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed)
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
-    asked = find(algorithm, LAYOUT)
-    found: LayoutProposal = asked.load()(buffers, make_options(asked, options or {}), context or Context())
+    search = _search_of(algorithm, options, context)
+    buffers, found = _on_stacks(source, name, buffers, held, algorithm, search)
     first, last = (buffers.start, buffers.end) if held is None else (held.first, held.last)
     arena = table = None
     if found.offset is not None:
@@ -200,6 +201,53 @@ def layout(
         reserved=found.reserved,
         notes=found.notes,
     )
+
+
+def _search_of(
+    algorithm: str, options: Mapping[str, Any] | None, context: Context | None
+) -> Callable[[Buffers], LayoutProposal]:
+    """Return the algorithm with its options."""
+    asked = find(algorithm, LAYOUT)
+    chosen, within = make_options(asked, options or {}), context or Context()
+
+    def search(buffers: Buffers) -> LayoutProposal:
+        proposal: LayoutProposal = asked.load()(buffers, chosen, within)
+        return proposal
+
+    return search
+
+
+def _on_stacks(
+    source: Result | Examined | Buffers,
+    memory: str,
+    buffers: Buffers,
+    held: Residencies | None,
+    algorithm: str,
+    search: Callable[[Buffers], LayoutProposal],
+) -> tuple[Buffers, LayoutProposal]:
+    """Search; where the arena exceeds the peak, also with outputs in place on several inputs; return the better one.
+
+    The blocks of the caching allocator, and fixed addresses, leave no choice.
+    """
+    found = search(buffers)
+    if held is None or isinstance(source, Buffers) or not len(held.hosts):
+        return buffers, found
+    if algorithm == "caching" or buffers.fixed is not None:
+        return buffers, found
+    assert source.report is not None
+    peak = source.report.peaks[memory].size
+    arena = None if found.offset is None else arena_of(buffers, found.offset)
+    if arena is not None and arena <= max(peak, buffers.capacity or 0):
+        return buffers, found
+    stacks = stacked(held, buffers.rounded)
+    if stacks is None:
+        return buffers, found
+    start, end, group, shift = stacks
+    other = replace(buffers, start=start, end=end, group=group, shift=shift)
+    better = search(other)
+    if better.offset is None or (arena is not None and arena <= arena_of(other, better.offset)):
+        return buffers, found
+    return other, better
 
 
 def _whole(argument: str, value: Any) -> int:
