@@ -166,7 +166,7 @@ class Result(Shown):
         Failures of algorithms that `auto` asked, and refuted claims. A line that begins with ``bug:`` is a fault of an
         algorithm, not of the input.
     default_limit : float or None
-        The seconds of the default time limit, where the caller gave none.
+        Seconds of the default time limit; None if the caller gave a limit.
     pattern : Pattern, ModuloSchedule or None
         For a stream: the work for one micro-batch or sample. The steps cover as many as the instance checks, and
         `report.steady` has the figures of a period.
@@ -467,7 +467,7 @@ class Result(Shown):
         Parameters
         ----------
         layout : Addresses
-            What `remat.layout` returns for this result.
+            A result of `remat.layout` for this result.
 
         Raises
         ------
@@ -481,7 +481,7 @@ class Result(Shown):
         return replace(self, addresses=table.merged(self.addresses), report=report)
 
     def _division(self) -> dict[str, Any]:
-        """Return how a pipeline's batch is divided, where its instance says that, or leaves it to the schedule."""
+        """Return the division of a pipeline's batch, if the instance fixes it or leaves it to the schedule."""
         if not is_pipeline(self.instance) or self.columns is None:
             return {}
         found: dict[str, Any] = {} if self.instance.samples is None else {"samples": self.instance.samples}

@@ -31,8 +31,8 @@ class Costs:
     rate, bandwidth : float
         Operations and bytes per second of a roofline.
     measured : mapping of str to (microseconds, bytes)
-        By the text of an operator (its arguments, shapes and types), time and workspace; the roofline answers for
-        others. Dropout from its mask has an entry of its own.
+        Time and workspace by the text of an operator (its arguments, shapes and types); the roofline covers all
+        others. Dropout from its mask has a separate entry.
     """
 
     source: str

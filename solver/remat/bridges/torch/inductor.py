@@ -128,7 +128,7 @@ class _Within(CustomPartitionerFn):
         return self.partition(gm, joint_inputs, **given)
 
     def uuid(self) -> str:
-        """Return a text that is the same for all: Inductor's cache of kernels goes by the graphs."""
+        """Return a constant text: Inductor's cache of kernels uses the graphs as keys."""
         return f"remat {__version__}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -219,7 +219,7 @@ class Compiler:
             return compiler.compile_fx(graph, self.inputs, inner_compile=inner)  # type: ignore[no-any-return]
 
     def account(self, workspace: Workspace | None = None) -> Account | None:
-        """Return what forward and backward allocate; None for a graph without a backward."""
+        """Return the allocations of forward and backward; None for a graph without a backward."""
         if len(self.programs) != 2:
             return None
         programs = self.programs[0], self.programs[1]
@@ -251,7 +251,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A plan that was compiled.
+    """A compiled plan.
 
     Attributes
     ----------
@@ -280,7 +280,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Planner:
-    """The arguments with which graphs are planned.
+    """The arguments for planning graphs.
 
     Attributes
     ----------
@@ -313,7 +313,7 @@ class Planner:
         return in_bytes(captured, choices)
 
     def _own_orders(self, captured: Captured) -> Callable[[], list[list[str]]]:
-        """Return what makes the orders of Inductor's own partitioner, once for all attempts."""
+        """Return a function that makes the orders of Inductor's own partitioner, once for all attempts."""
         made = captured.others
         assert made is not None
 
@@ -325,7 +325,7 @@ class Planner:
         return orders
 
     def _note_rivals(self, captured: Captured, choices: Choices) -> None:
-        """Note what Inductor's own orders take by the fusion model."""
+        """Store the peaks and overheads of Inductor's own orders by the fusion model."""
         if self.rivals or captured.others is None or choices.plan is not None:
             return
         for order in captured.others():
@@ -458,7 +458,7 @@ def _as_generated(plan: Plan, account: Account) -> Plan:
 
 
 def by_shape(graph: Any, inputs: list[Any], compile_fixed: Callable[[Any, list[Any]], Any]) -> Callable[..., Any]:
-    """Compile a graph; if sizes are among its inputs, for each set of sizes with which it is called."""
+    """Compile a graph; if sizes are among its inputs, compile it once for each set of sizes in a call."""
     if not any(isinstance(given, torch.SymInt) for given in inputs):
         return compile_fixed(graph, inputs)  # type: ignore[no-any-return]
     known: dict[Any, Callable[..., Any]] = {}
