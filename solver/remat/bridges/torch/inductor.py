@@ -185,11 +185,12 @@ class Compiler:
         self.tangents: list[Any] = []
         self.outputs = 0
 
-    def compile(self, partition: Partition) -> Callable[..., Any]:
+    def compile(self, partition: Partition, *, reuse: bool = True) -> Callable[..., Any]:
         """Return the compiled graph.
 
         The cache of AOTAutograd is left out, since it would skip the partition, and with it the plan. Inductor's cache
-        of compiled graphs is used.
+        of compiled graphs is used. Without `reuse`, the code frees each buffer after its last use; otherwise it may
+        keep the buffer for a later one of the same size.
         """
         config: Any = import_module("torch._inductor.config")
         functorch: Any = import_module("torch._functorch.config")
@@ -213,7 +214,7 @@ class Compiler:
 
         graph = fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # Inductor changes what it is given
         with (
-            config.patch(custom_partitioner_fn=_Within(noted)),
+            config.patch(custom_partitioner_fn=_Within(noted), allow_buffer_reuse=reuse and config.allow_buffer_reuse),
             functorch.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
         ):
             return compiler.compile_fx(graph, self.inputs, inner_compile=inner)  # type: ignore[no-any-return]
@@ -333,7 +334,7 @@ class Planner:
             self.rivals.append(Rival(tuple(order), plan.peak, plan.overhead))
 
     def attempt(
-        self, compiler: Compiler, aim: int | None, order: Sequence[str] | None = None
+        self, compiler: Compiler, aim: int | None, order: Sequence[str] | None = None, *, reuse: bool = True
     ) -> Attempt | Callable[..., Any]:
         """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled.
 
@@ -343,6 +344,8 @@ class Planner:
         aim : int or None
         order : sequence of str, optional
             The runs, instead of a plan.
+        reuse : bool
+            As for `Compiler.compile`.
         """
         made: list[tuple[Captured, Plan, Choices]] = []
 
@@ -361,7 +364,7 @@ class Planner:
             made.append((captured, plan, whole))
             return build(captured, emit(captured.joint, captured.members(plan.runs)))
 
-        compiled = compiler.compile(partition)
+        compiled = compiler.compile(partition, reuse=reuse)
         account = compiler.account(self.workspace)
         if not made or account is None:
             return compiled
@@ -374,8 +377,9 @@ class Planner:
 def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., Any], Plan | None]:
     """Plan and compile a graph so that the generated code stays within the budget.
 
-    The fusion model predicts Inductor's code. If the generated code exceeds the budget, the graph is planned again with
-    a smaller budget; if much of the budget is left, with a larger one.
+    The fusion model predicts Inductor's code. If the generated code exceeds the budget, the plan is compiled once more
+    without reuse of buffers; from then on all code is. If that exceeds the budget as well, the next plan has a smaller
+    budget; if much of the budget is left, a larger one.
 
     Returns
     -------
@@ -391,10 +395,13 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
     last: Attempt | None = None
     aim: int | None = None
     refusal: TooSmallError | None = None
-    unforeseen = 0
+    unforeseen, reuse = 0, True
     for _ in range(ATTEMPTS):
         try:
-            made = planner.attempt(compiler, aim)
+            made = planner.attempt(compiler, aim, reuse=reuse)
+            if reuse and isinstance(made, Attempt) and made.budget is not None and made.need > made.budget:
+                reuse = False
+                made = planner.attempt(compiler, None, made.plan.runs, reuse=reuse)
         except TooSmallError as error:
             if last is None:
                 raise
@@ -414,7 +421,7 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
             break
     assert last is not None
     assert last.budget is not None
-    best = _best_of_rivals(compiler, planner, best, last)
+    best = _best_of_rivals(compiler, planner, best, last, reuse=reuse)
     if best is not None:
         return best.compiled, best.plan
     if refusal is not None:
@@ -426,7 +433,9 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
     )
 
 
-def _best_of_rivals(compiler: Compiler, planner: Planner, best: Attempt | None, last: Attempt) -> Attempt | None:
+def _best_of_rivals(
+    compiler: Compiler, planner: Planner, best: Attempt | None, last: Attempt, *, reuse: bool
+) -> Attempt | None:
     """Return the best plan, or an order of Inductor's own partitioner that is faster and whose code fits, too.
 
     The fusion model may take its peak for too high, or that of every plan for too low.
@@ -440,7 +449,7 @@ def _best_of_rivals(compiler: Compiler, planner: Planner, best: Attempt | None, 
         known = best is not None and rival.runs == tuple(best.plan.runs)
         if known or rival.modelled + reserve > (1 + ABOVE) * last.budget:
             continue
-        made = planner.attempt(compiler, None, rival.runs)
+        made = planner.attempt(compiler, None, rival.runs, reuse=reuse)
         if isinstance(made, Attempt) and made.need <= last.budget:
             return made
         tries += 1
