@@ -12,6 +12,8 @@ from torch import nn
 
 import remat
 import remat.torch
+from remat.bridges.torch.pipeline.layers import trace_layers
+from remat.bridges.torch.pipeline.runtime import StageLayers
 from tests.torch.studies import WORK, equal
 
 
@@ -215,6 +217,19 @@ def test_copies_that_lose_the_plan_are_refused_in_one_line():
     for copied in (copy.copy, copy.deepcopy, pickled):
         with pytest.raises(remat.torch.TorchError, match=r"\Astages of a process group cannot be copied [^\n]*\Z"):
             copied(stages)
+
+
+def test_copies_of_the_layers_of_a_stage():
+    plain, x = drawn(9)
+    plain.eval()
+    layers = trace_layers(plain, [x], {}, "blocks.*")
+    stage = StageLayers(dict(enumerate(layers.modules)), lambda _: ((0, 1),), layers.flatten)
+    right = plain(x)
+    for other in (copy.deepcopy(stage), stage):
+        changed(other)(x)[0].backward()
+        assert all((part.grad is None) == (other is not stage) for part in plain.parameters())
+        assert torch.equal(right, plain(x)) == (other is not stage)
+    assert torch.equal(plain(x), other(x)[0])
 
 
 def test_compiled_modules_are_no_chains():
