@@ -72,7 +72,7 @@ def schedule_of(
 
     Notes
     -----
-    O(accesses log accesses). The status is `optimal` where the makespan meets a bound, as for any schedule.
+    O(accesses log accesses). The status is `optimal` if the makespan meets a bound.
     """
     given = _entries(runs)
     if given is None or (given and isinstance(given[0], dict)):

@@ -155,7 +155,7 @@ class Result(Shown):
     solve_seconds : float
         Wall time of the algorithm, in seconds.
     notes : tuple of str
-        Remarks of the algorithm, and remedies where there is no schedule.
+        Remarks of the algorithm, and remedies if there is no schedule.
     answer : Answer or None
         Answer of `remat.least_budget` or `remat.largest_batch`.
     history : tuple of Progress
@@ -377,7 +377,7 @@ class Result(Shown):
                 return f"drop of {', '.join(step.values)}"
 
     def peak_module(self, memory: str) -> str:
-        """Return the module, stage or layer of the task at a memory's peak; empty where there is none.
+        """Return the module, stage or layer of the task at a memory's peak; empty if unknown.
 
         A stage, step or layer without a name is called by its number, as in the task's name: ``stage 3``.
         """

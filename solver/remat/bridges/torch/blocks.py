@@ -60,7 +60,7 @@ def find_blocks(module: Any, patterns: str | Sequence[str]) -> tuple[Block, ...]
     Raises
     ------
     TorchError
-        If a pattern matches nothing, or one block lies inside another.
+        If a pattern matches nothing, or one block is inside another.
     """
     if not isinstance(module, torch.nn.Module):
         raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
@@ -368,7 +368,7 @@ class BlockStep:
         return self.runner.call(index).returned(tensor)
 
     def begin(self, given: Any) -> None:
-        """Take note of the first block's input."""
+        """Record the first block's input."""
 
     def forward(self, index: int) -> Any:
         """Run a block's forward, and return its tensor."""

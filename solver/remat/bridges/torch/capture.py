@@ -177,7 +177,7 @@ class Captured:
         costs : str, Costs or mapping, optional
             ``roofline:A100-fp32`` (the default), a file that `measure` wrote, or its document.
         static : int or str
-            Bytes, or ``"1GB"``, that lie in memory throughout; `static_bytes` counts those of parameters, buffers and
+            Bytes, or ``"1GB"``, of static memory; `static_bytes` counts those of parameters, buffers and
             inputs.
         optimizer : str, optional
             ``adamw``, another name or a file (`remat.torch.read_optimizer`): its states are added to `static`.

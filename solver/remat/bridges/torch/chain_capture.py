@@ -53,7 +53,7 @@ def chain(
     -------
     ChainInstance
         Bytes are those of live storages. Parameters, buffers and arguments are not counted. The gradient of an
-        activation includes those of the parameters that are there by then. No gradient exists before the step
+        activation includes those of the parameters up to this point of the backward. No gradient exists before the step
         (``zero_grad(set_to_none=True)``).
 
     Raises
@@ -101,7 +101,7 @@ def _read_away(away: Mapping[str, Any]) -> BlockHost:
 
 @contextmanager
 def as_before(module: Any, given: Any) -> Iterator[None]:
-    """Put back buffers, gradients and generators at the end."""
+    """Restore buffers, gradients and generators at the end."""
     tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
     trained = [tensor for tensor in (*module.parameters(), *tensors) if tensor.requires_grad and tensor.is_leaf]
     gradients = [tensor.grad for tensor in trained]

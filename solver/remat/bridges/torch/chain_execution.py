@@ -66,7 +66,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     Raises
     ------
     TorchError
-        If the schedule is not one of a chain of these blocks, or drops what PyTorch's graph of a block holds.
+        If the schedule is not one of a chain of these blocks, or drops a value that PyTorch's graph of a block holds.
 
     Notes
     -----

@@ -53,7 +53,7 @@ class Costs:
         return self.measured.get(key_of(node), (0, 0))[1]
 
     def time_of_bytes(self, moved: int) -> float:
-        """Microseconds in which a kernel that computes little reads and writes so many bytes."""
+        """Microseconds in which a kernel with few operations reads and writes a number of bytes."""
         return moved / self._fastest * 1e6
 
     def beyond_bytes(self, node: Node) -> float:

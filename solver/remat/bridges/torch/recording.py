@@ -39,7 +39,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tensor: the storage that it looks at, its shape and its type."""
+    """A tensor: its storage, its shape and its type."""
 
     storage: int
     shape: tuple[int, ...] = ()
