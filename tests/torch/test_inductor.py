@@ -209,20 +209,21 @@ def test_a_partitioner_in_the_configuration():
 class Budgeted:
     """A planner whose plans and codes are made up."""
 
-    choices = None
+    choices = remat.torch.Choices(budget=1000)
 
-    def __init__(self, rivals, peaks, most=None):
-        self.rivals, self.peaks, self.most, self.asked = rivals, peaks, most, []
+    def __init__(self, rivals, peaks, most=None, saved=0):
+        self.rivals, self.peaks, self.most, self.asked, self.saved = rivals, peaks, most, [], saved
 
-    def attempt(self, compiler, aim, order=None):
+    def attempt(self, compiler, aim, order=None, *, reuse=True):
         self.asked.append(order)
+        saved = 0 if reuse else self.saved
         if order is None and self.most is not None and len(self.asked) > self.most:
             raise remat.torch.TooSmallError("nothing found", proved=False)
         runs = ("plan",) if order is None else tuple(order)
         overhead = {rival.runs: rival.overhead for rival in self.rivals} | {("plan",): 0.09}
-        split = {"activations": self.peaks[runs], "reserve": 10}
-        plan = remat.torch.Plan("", {}, runs, split, self.peaks[runs], overhead[runs], "")
-        return Attempt(runs, plan, plan.peak + 80, 1000, True)
+        split = {"activations": self.peaks[runs] - saved, "reserve": 10}
+        plan = remat.torch.Plan("", {}, runs, split, self.peaks[runs] - saved, overhead[runs], "")
+        return Attempt(runs, plan, self.peaks[runs] + 80, 1000, True)
 
 
 def test_orders_of_inductors_own_partitioner_count_by_their_code():
@@ -245,6 +246,16 @@ def test_orders_of_inductors_own_partitioner_count_by_their_code():
     assert compile_plan(None, planner)[1].runs == ("fits",), "where no smaller plan is found, too"
     with pytest.raises(remat.torch.TooSmallError, match="nothing found"):
         compile_plan(None, Budgeted(rivals[:2], {("plan",): 1100, ("slower",): 1200}, 1))
+
+
+def test_code_above_the_budget_is_compiled_without_reuse_of_buffers_before_a_smaller_plan_is_made():
+    planner = Budgeted([], {("plan",): 1100}, saved=120)
+    assert compile_plan(None, planner)[1].peak == 980
+    assert planner.asked == [None, ("plan",)]
+    planner = Budgeted([], {("plan",): 1100}, saved=50)
+    with pytest.raises(remat.torch.TooSmallError, match="a larger budget is needed"):
+        compile_plan(None, planner)
+    assert planner.asked == [None, ("plan",), None, None, None]
 
 
 def test_a_saved_plan_runs_again(tmp_path):

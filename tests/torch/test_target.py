@@ -260,7 +260,7 @@ def test_on_the_command_line(tmp_path, capsys):
     assert main(["fit", "torch", f"{path}:lora", "--budget", "8.4MB"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert max(map(len, shown)) <= 100
-    assert any(line.startswith("Run again") and "in base_model_of_the_adapters" in line for line in shown)
+    assert any(line.startswith("Recomputed") and "in base_model_of_the_adapters" in line for line in shown)
     step = str(tmp_path / "step.json")
     assert main(["import", "torch", f"{path}:make", "--target", "cuda", "--optimizer", "adamw", "-o", step]) == 0
     assert main(["export", plan, "--of", step, "--as", "table"]) == 0

@@ -87,7 +87,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
 
 
 def option_names(problem: Problem) -> set[str]:
-    """Return the options that `auto` takes: its own, and those of the algorithms that it may ask."""
+    """Return the options that `auto` accepts: its own, and those of the algorithms that it may ask."""
     return {"order", *_with_options(problem)}
 
 

@@ -77,7 +77,7 @@ def best_of(
     ask: Callable[[Problem, Context], Result],
     context: Context,
 ) -> Result:
-    """Solve each part on the problem's machine, with an equal share of the time that is left; return the best answer.
+    """Solve each part on the problem's machine with an equal share of the remaining time; return the best answer.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ def best_of(
 
 
 def _merged(instance: PipelineInstance, machine: Machine, results: Sequence[Result], *, whole: bool) -> Result:
-    """Return the best of answers for divisions, with what holds for all divisions.
+    """Return the best answer of several divisions, with the bounds that hold for all divisions.
 
-    `whole` says that all were asked.
+    `whole` tells whether all divisions were solved.
     """
     best = min(results, key=_rank)
     by_size = bool(instance.sizes)
@@ -155,7 +155,7 @@ def _merged(instance: PipelineInstance, machine: Machine, results: Sequence[Resu
 
 
 def _rank(result: Result) -> tuple[bool, Number, int]:
-    """Order answers: the shortest, else the one that needs the least."""
+    """Return a sort key of answers: by makespan; without a schedule, by minimum budget."""
     least = result.least_budget
     return result.makespan is None, result.makespan or 0, 0 if least is None else least.size
 
@@ -198,10 +198,10 @@ def described(instance: Instance) -> str:
 
 
 def _least_work(instance: PipelineInstance, devices: int) -> Number:
-    """Return a bound for all cuts of sequences: the least work of a sequence, each time, shared by all devices.
+    """Return a bound for all cuts of sequences: the minimum work of every sequence, shared by all devices.
 
-    A sequence's slices take, on one device, at least the least sum of slices from its first token to its last (or what
-    it takes as a whole). O(slices x layers x types).
+    On one device, the slices of a sequence take at least the smallest sum of slices from its first token to its last,
+    or the time of the whole sequence. O(slices x layers x types).
     """
     tokens = instance.tokens
     assert tokens is not None
@@ -237,7 +237,7 @@ def of_schedule(instance: Instance, document: Mapping[str, Any]) -> Instance:
     Raises
     ------
     remat.InstanceError
-        If it names none where the instance leaves that open, or one that the instance does not have.
+        If it names no division but the instance has several, or one that the instance does not have.
     """
     given = [key for key in ("samples", "cut") if key in document]
     if not is_pipeline(instance):
@@ -266,12 +266,12 @@ def of_schedule(instance: Instance, document: Mapping[str, Any]) -> Instance:
 
 
 def one_division(instance: Instance) -> Instance:
-    """Return an instance that does not leave open how its batch is divided, for questions about one division.
+    """Return an instance whose batch has a fixed division, for questions about one division.
 
     Raises
     ------
     remat.OptionError
-        For any other.
+        For an instance with several divisions.
     """
     if is_pipeline(instance) and instance.is_open:
         key, hint = ("sizes", "layers of one size, without sizes") if instance.sizes else ("tokens", "a cut")

@@ -66,7 +66,7 @@ OF_TYPE = "type:"
 def _types_resolved(
     machine: Machine, given: Mapping[str, int | float | str | None]
 ) -> Mapping[str, int | float | str | None]:
-    """Put the memories of a type's processors for the type; those that are named themselves keep their own budget."""
+    """Replace a type of processors by the memories of these; memories with a budget by name keep it."""
     found = {key: size for key, size in given.items() if not key.startswith(OF_TYPE)}
     for key in given.keys() - found.keys():
         kind = key.removeprefix(OF_TYPE)
@@ -108,11 +108,11 @@ SHORT = 1.5
 
 
 def meant_size(size: object, problem: Problem, memory: str) -> str:
-    """Return the size that a bare number of bytes was probably meant to be, such as ``16GB``; empty if itself.
+    """Return the size that a bare number of bytes probably means, such as ``16GB``; empty if it means bytes.
 
-    It is a thousandth or less of what any schedule needs of that memory. With the unit, it is nearest to that need,
-    and rather more than less. Of memories in which nothing has to be, such as storage levels and hosts, the need is
-    that of the largest value.
+    A number that is at most a thousandth of the memory's minimum probably lacks a unit. The guess is the unit whose
+    size is nearest to the minimum, preferably above it. The minimum of a memory that may stay empty, such as a storage
+    level or a host, is the largest value.
     """
     if problem.units.memory == "unit" or not str(size).strip().isdecimal():
         return ""

@@ -79,7 +79,7 @@ class Grid:
 
 
 def with_whole_values(problem: Problem) -> Problem:
-    """Return the problem with capacities that whole values fill, as no algorithm for time loops divides states."""
+    """Return the problem with capacities for whole values: no algorithm for time loops divides states."""
     rounded: dict[str, int | None] = {}
     for index, memory in enumerate(problem.machine.memories):
         if memory.capacity is not None and problem.instance.has_storage:
@@ -88,7 +88,7 @@ def with_whole_values(problem: Problem) -> Problem:
 
 
 def is_minimal(problem: Problem, least: LeastBudget | None) -> bool:
-    """Whether a budget is enough, and all smaller ones at which anything can change are proved too small."""
+    """Whether a budget is sufficient, and the next smaller grid budget is proved insufficient."""
     if least is None or not least.sufficient:
         return False
     bound = problem.least_of(least.memory)

@@ -52,8 +52,8 @@ def conclude(
 ) -> Result:
     """Place and verify an algorithm's proposal, check its claims, and return the result.
 
-    `verified` is what was concluded of the same steps where memories were no smaller; wherever their peaks fit, they
-    are as valid, from the same start times.
+    `verified` is the conclusion for the same steps on memories that are no smaller. If their peaks fit, they remain
+    valid with the same start times.
     """
     _check_bounds(solver, proposal)
     proposal = scoped(problem, solver, proposal)
@@ -202,9 +202,9 @@ def _refuse_missing_link(solver: Algorithm, violation: Violation) -> None:
 
 
 def _enough(problem: Problem, sizes: Mapping[str, int], *, sufficient: bool) -> LeastBudget:
-    """Return the budget of the fullest memory that holds more than it may, given the bytes in each.
+    """Return the budget of the fullest memory above its capacity, given the bytes in each memory.
 
-    The budget of a pipeline is that of every device. It is enough if no other memory holds more than it may.
+    The budget of a pipeline is that of every device. It is enough if no other memory exceeds its capacity.
     """
     machine = problem.machine
     over = {
@@ -292,7 +292,7 @@ def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, repor
 
 
 def holds(bound: Bound, result: Result) -> bool:
-    """Whether a bound over all schedules is no more than a verified makespan, but for rounding."""
+    """Whether a bound over all schedules is at most a verified makespan, up to rounding."""
     makespan = result.makespan
     return makespan is None or bound.value <= makespan or _equal(bound.value, makespan)
 
@@ -310,7 +310,7 @@ def _no_more(bound: Bound, makespan: Number) -> Bound:
 
 
 def is_met(lower: Number, report: Report, steps: int) -> bool:
-    """Whether a makespan is a lower bound, but for what rounding so many steps may have added."""
+    """Whether a makespan equals a lower bound, up to the rounding of its steps."""
     makespan = report.objective
     if isinstance(lower, int) and isinstance(makespan, int):
         return lower >= makespan

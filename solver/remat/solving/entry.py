@@ -130,11 +130,11 @@ class Setup:
     Attributes
     ----------
     problem : Problem
-        With the machine's own capacities; what does not depend on them is computed once for all budgets.
+        With the machine's own capacities; data that do not depend on them are computed once for all budgets.
     solver : Algorithm
     options : mapping
     forms, known : optional
-        What many budgets have in common: prepared forms of algorithms, and answers that hold for other budgets, too.
+        Data shared by all budgets: prepared forms of algorithms, and answers that hold for several budgets.
     """
 
     problem: Problem
@@ -173,7 +173,7 @@ class Setup:
         Raises
         ------
         remat.OptionError
-            If the algorithm does not know what the instance asks of it.
+            If the algorithm does not support a feature of the instance.
         """
         from remat.plugin.forms import Forms
         from remat.solving.known_answers import Known
@@ -183,14 +183,14 @@ class Setup:
         self.forms, self.known = Forms(self.problem.instance), Known(self.solver)
 
     def _compute(self) -> None:
-        """Compute what no budget changes."""
+        """Compute the data that do not depend on the budget."""
         known = self.problem
         _ = known.graph, known.no_recompute_time, known.least_objective, known.memory_bounds, known.unreachable
         if known.instance.is_chain and not known.instance.has_parameters:
             _ = known.chain
 
     def asking(self, algorithm: str, options: Mapping[str, Any]) -> Setup:
-        """Return the same instance and machine for another algorithm, which shares what no budget changes."""
+        """Return the same instance and machine for another algorithm; both share the data without a budget."""
         self._compute()
         other = Setup(self.problem, auto.find(algorithm, self.problem.kind), options)
         other.__dict__["wholes"] = self.wholes
@@ -287,7 +287,7 @@ def _concluded(
     taken: float,
     verified: Result | None = None,
 ) -> Result:
-    """Place and verify a proposal; a schedule for which the time limit leaves no time to do so is no answer."""
+    """Place and verify a proposal; without time left for this, a schedule is not an answer."""
     judge = partial(
         conclude, problem, solver, options=options, seed=context.seed, solve_seconds=taken, verified=verified
     )
@@ -314,7 +314,7 @@ def _end(result: Result, context: Context) -> Iterator[Progress]:
 
 
 def _at_least_as_good(problem: Problem, solver: Algorithm, proposal: Proposal, result: Result, warm: Warm) -> Result:
-    """Return the warm start instead of a worse result, with all that was proved."""
+    """Return the warm start instead of a worse result, with all proofs of the result."""
     from remat.solving.warm_start import AUTHOR
 
     if warm.steps is None:

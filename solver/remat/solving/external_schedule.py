@@ -47,7 +47,7 @@ def schedule_of(
     budget: Budget = None,
     machine: AnyMachine = None,
 ) -> Result:
-    """Turn a schedule that is saved, or that another program has made, into a verified result.
+    """Turn a saved schedule, or one of another program, into a verified result.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def schedule_of(
     Raises
     ------
     remat.InstanceError, remat.OptionError
-        For input that cannot be used. The error for an impossible run names the run and the missing value; that for a
-        schedule which breaks rules names the first one (`remat.verify` lists all).
+        For input that cannot be used. If a run is impossible, the error names the run and the missing value. If the
+        schedule breaks rules, the error names the first violation (`remat.verify` lists all).
 
     Notes
     -----
-    O(accesses log accesses). The status is `optimal` where the makespan meets a bound, as for any schedule.
+    O(accesses log accesses). The status is `optimal` if the makespan meets a bound.
     """
     given = _entries(runs)
     if given is None or (given and isinstance(given[0], (dict, Run, Copy, Drop))):

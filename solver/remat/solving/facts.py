@@ -67,47 +67,47 @@ class Facts:
     length : int or None
         Stages of a chain, steps of an adjoint, nodes of a tree; None for a dag.
     variants : int
-        Ways to run the stages of a chain, all together; 0 where each stage has one.
+        Number of variants of all stages of a chain; 0 if each stage has one.
     tasks, values : int
         Numbers of tasks and values of the lowered task graph.
     total_size : int
         All values together, each once.
     largest_value, longest_task : Largest or None
-        None where there are no values.
+        None without values.
     static_memory : int
     by_type, tied, placeable, collectives : int
-        Tasks whose time depends on the type of the processor, tasks that not every processor may run, inputs whose
-        place is the schedule's choice, and tasks that run in several memories at once.
+        Numbers of tasks whose time depends on the type of the processor, of tasks that not every processor may run, of
+        inputs that the schedule places, and of tasks that run in several memories at once.
     divisions : str
-        How the batch of a pipeline may be divided, where that is left to the schedule; otherwise empty.
+        The possible divisions of a pipeline's batch; empty if the division is fixed.
     no_recompute_time : int or float
         Each needed task once.
     no_recompute_peak : int or None
         Verified peak of the first processor's memory when everything runs once, in the reference order, and each
-        value is freed after its last use. None where no such schedule exists without transfers.
+        value is freed after its last use. None if such a schedule needs transfers.
     no_recompute_peak_step : str or None
-        The step at which that peak stands.
+        The step at which this peak occurs.
     no_recompute_peak_module : str
-        The module, stage or layer that this step belongs to; empty where nobody said.
+        The module, stage or layer of this step; empty if unknown.
     time_bound : int or float
         Lower bound on the makespan of every schedule on this machine.
     time_bound_cause : str
     memory_needs : mapping of memory name to Need
-        Least bytes of each memory, whatever the schedule: lower bounds, for which there may be no schedule.
+        Lower bounds on the bytes of each memory in every schedule; they may be unattainable.
     total_need : Need or None
-        Least bytes of all memories together; None for one memory, and where nothing is known.
+        Lower bound on the bytes of all memories together; None for one memory, or if unknown.
     machine : Machine
         With the budgets applied.
     working_memory : str
         The first processor's memory, to which `no_recompute_peak` refers.
     hiding : Hiding or None
-        What the links at that memory can hide; None where there are none, or `no_recompute_peak` is None.
+        The transfers that the links of this memory can hide; None without links or `no_recompute_peak`.
     terms : tuple of Term
-        What parameters bring with them; empty where there are none.
+        Bytes due to parameters; empty without parameters.
     ranks : int
-        How many ranks share the batch out, of which the figures are of one.
+        Number of data-parallel ranks; the figures are those of one rank.
     alone : Result or None
-        The schedule whose peak that is.
+        The schedule with `no_recompute_peak`.
     """
 
     _shown_by: ClassVar[str] = "remat.report.text.facts"
@@ -168,7 +168,7 @@ class Facts:
 
     @property
     def fits(self) -> bool | None:
-        """Whether everything fits without recomputation; None where that is not known."""
+        """Whether everything fits without recomputation; None if unknown."""
         if self.no_recompute_peak is None:
             return None
         capacity = self.machine.memories[self.machine.memory_index[self.working_memory]].capacity
@@ -223,7 +223,7 @@ def show(
     budget: Budget = None,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
 ) -> Facts:
-    """Return an instance's facts: sizes, the no-recompute time and peak, lower bounds and what sets them.
+    """Return an instance's facts: sizes, the no-recompute time and peak, and lower bounds with their causes.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], sc
     problem : Problem
     solver : Algorithm
     options : mapping
-        Those that were given to it.
+        The given options of the algorithm.
     scope : str or None
         The class for which the answer is infeasible; None if it is not.
     """

@@ -83,7 +83,7 @@ class Known:
         return empty and result.scope is not None and exact and (least is None or least.sufficient)
 
     def verified(self, proposal: Proposal) -> Result | None:
-        """Return a result that was concluded from the same steps."""
+        """Return the earlier result with the same steps; None if there is none."""
         same = (answer.result for answer in self.answers if answer.proposal.steps is proposal.steps)
         return next(same, None)
 

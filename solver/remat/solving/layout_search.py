@@ -294,7 +294,7 @@ class _Search:
     # --- the answer ---------------------------------------------------------------------------------------------------
 
     def _with(self, first: Result, best: LaidOut) -> Result:
-        """Return the fastest schedule that fits, with what was proved for the budgets without addresses."""
+        """Return the fastest schedule that fits, with the proofs for the budgets without addresses."""
         found = best.result
         if found is not first:
             same = _time(found) == _time(first)
@@ -376,7 +376,7 @@ def _price(first: Result, found: Result) -> str:
 
 
 def _is_sequence(problem: Problem, result: Result) -> bool:
-    """Whether a schedule is one sequence of runs on one processor, after nothing but drops."""
+    """Whether a schedule consists of drops, followed by one sequence of runs on one processor."""
     steps, machine = result.columns, problem.machine
     if machine.memories[machine.processors[0].memory].capacity is None:
         return False

@@ -59,7 +59,7 @@ class Refutation(NamedTuple):
 
 
 class Probe(Protocol):
-    """Asks for any schedule with other capacities, in a context; quickly or thoroughly, or one algorithm only."""
+    """Searches for any schedule with other capacities: quickly, thoroughly, or with one algorithm."""
 
     def __call__(
         self, capacities: Mapping[str, int | None], context: Context, quick: bool, only: str | None = None
@@ -75,14 +75,14 @@ def lowered(
 
     Also return a note if a limit has cut the search short.
 
-    Each probe asks for any schedule, and goes on from its peak. First those that take little time are asked, then the
-    `author` of the budget, and then all.
+    Each probe searches for any schedule and continues from its peak. Quick algorithms come first, then the `author` of
+    the budget, then all algorithms.
 
     Notes
     -----
-    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes a round. A failed
-    probe proves nothing unless its proof covers all schedules. Therefore each round restarts from the proved bound.
-    Asking for the budget itself often shows that its schedule needs less.
+    Bisection between a sufficient budget and one that is proved insufficient, at most `MOST_PROBES` probes per round. A
+    failed probe proves nothing unless its proof covers all schedules. Therefore each round restarts from the proved
+    bound. A probe at the budget itself often finds a schedule with a smaller peak.
     """
     if least is None or not least.sufficient:
         return least, ()
@@ -151,7 +151,7 @@ class _Lowering:
         return replace(least, values=tuple(found), scope=scope)
 
     def run_alone(self, context: Context, name: str | None) -> None:
-        """Let one algorithm look for less, unless a class is named: then it has proved that it has nothing."""
+        """Search with one algorithm for a smaller budget, unless the minimum budget is proved for its class."""
         if name is None or self.least.scope is not None or context.ended:
             return
         self._probe(self.least.size, context, quick=False, share=1 / MINIMUM_SOLVES, only=name)

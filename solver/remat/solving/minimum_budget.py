@@ -10,7 +10,7 @@ from remat.solving.result import Result
 
 
 def largest_peak(result: Result, memory: int) -> int | None:
-    """Return the verified peak of a memory, of devices with one budget the largest; None without a schedule."""
+    """Return the verified peak of a memory, or the largest of devices with one budget; None without a schedule."""
     peaks, machine = result.peak_memory, result.machine
     own = [memory] if result.instance is None else budgeted_memories(result.instance, machine, memory)
     return max((peaks[machine.memories[index].name] for index in own), default=None) if peaks else None
@@ -27,7 +27,7 @@ def at_peak(result: Result, memory: int) -> LeastBudget:
 
 
 def setting_task(problem: Problem, least: LeastBudget) -> int | None:
-    """Return the task that sets a minimum budget: one that takes all of it, otherwise the algorithm's.
+    """Return the task that sets a minimum budget: one that needs all of it, otherwise the one that the algorithm names.
 
     A schedule of this budget may reach its peak at another task first.
     """

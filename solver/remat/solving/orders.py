@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Followed:
-    """Placed steps, and their graph: of parts of micro-batches that are shared, with what ends the step."""
+    """Placed steps and their graph, which includes shared parts of micro-batches and the end of the step."""
 
     graph: TaskGraph
     steps: Steps
 
 
 def with_followers(report: Report, machine: Machine, orders: Orders) -> Report:
-    """Return a report in which devices that run stages together with a first one hold, and do, what that does."""
+    """Return a report in which all devices of a group have the memory and load of the first one."""
     groups = {stage.devices for stage in orders.stages if stage.tensor > 1}
     if not groups:
         return report

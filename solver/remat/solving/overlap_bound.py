@@ -34,14 +34,14 @@ class Hiding:
     movable : mapping of link name to bytes
         Bytes that the link moves in that time, ignoring latency; None: unlimited; 0: it blocks the processor.
     budget : int
-        Capacity of the processor's memory: the given one, or the least that any schedule needs.
+        Capacity of the processor's memory: the given one, or the minimum of any schedule.
     least : bool
-        Whether it is the least one.
+        Whether it is the minimum.
     away : int
         Maximum bytes that must be elsewhere at a time without recomputation.
     out_bandwidth, back_bandwidth : float
-        Bytes per time unit below which offloading alone takes time; infinite where no bandwidth is enough, for
-        want of runs beside which it could go, or of links beside which runs go on.
+        Bytes per time unit below which offloading alone takes time. It is infinite if no bandwidth is enough, because
+        no run or no asynchronous link can overlap.
     """
 
     compute_time: Number

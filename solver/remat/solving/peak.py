@@ -37,13 +37,13 @@ class Held:
         A value, ``workspace of`` a task, or static memory.
     size : int
     module : str
-        The stage, layer or module of the task that makes the value; empty where nobody said.
+        The stage, layer or module of the task that makes the value; empty if unknown.
     made_by : str
-        The task that made it, ``copy from`` a memory, or `START`; empty for what is no value.
+        The task that made it, ``copy from`` a memory, or `START`; empty if it is not a value.
     since : int or float
-        When that began.
+        Start of this task or copy.
     waits_for : tuple of str
-        The tasks that read it from then on while it stays, and ``copy to`` memories, in order; empty if it only stays.
+        The later tasks that read it while it stays, and ``copy to`` memories, in order; empty if none follow.
     in_use : bool
         Whether a task that runs at the peak reads or writes it.
     """
@@ -73,9 +73,9 @@ class Peak:
         Verified.
     capacity : int or None
     step : int or None
-        The step at which it stands; None before the first.
+        The step at which it occurs; None before the first step.
     task : str
-        What that step does, as `Result.peak_step` says.
+        The action of this step, as `Result.peak_step` describes it.
     stage : int or None
         Number of the stage of the running task, from 0: the stage of a chain or of a pipeline's plan, or the step of a
         time loop; of a join, the stage of one of its chains. None if no task runs, and if the task or the instance has
@@ -96,7 +96,7 @@ class Peak:
 
 
 def fullest_memory(result: Result) -> str | None:
-    """Return the memory whose peak is looked at first: the working memory, of a pipeline the fullest device's."""
+    """Return the memory whose peak is shown first: the working memory; for a pipeline, that of the fullest device."""
     report, machine = result.report, result.machine
     if report is None:
         return None
@@ -206,11 +206,11 @@ def _one(result: Result, residencies: Residencies, row: int, uses: list[tuple[in
     end = report.makespan if last >= len(steps) else report.start[last].item()
 
     def follows(step: int) -> bool:
-        """Whether a step begins after the peak; of those at the same instant, which of them are listed later."""
+        """Whether a step begins after the peak, or at the same instant and later in the list."""
         return bool(report.start[step] > now or (report.start[step] == now and (at is None or step > at)))
 
     def stays(step: int) -> bool:
-        """Whether a step begins before the value goes; of those at the same instant, those that are listed no later."""
+        """Whether a step begins before the value is freed, or at the same instant and not later in the list."""
         return bool(report.start[step] < end or (report.start[step] == end and step <= last))
 
     running = [k for k, _ in uses if not follows(k) and (report.end[k] > now or k == at)]

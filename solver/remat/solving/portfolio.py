@@ -240,17 +240,17 @@ class _Portfolio:
         )
 
     def _in_turn(self, listed: Sequence[Candidate], *, with_others: int = 0) -> None:
-        """Ask one after the other, each with its share of the time that is left."""
+        """Run candidates one after the other, each with a share of the remaining time."""
         for k, candidate in enumerate(listed):
             self._ask(candidate, share=1 / (len(listed) - k + with_others))
 
     def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
         """Run all candidates for a while, and then the best one for the remaining time.
 
-        The one that is best after the first try has half of the time or more, and the next ones most of what is left.
-        Those that were stopped before they had any schedule are asked once more, since that says nothing of how good
-        they are. As long as nobody has a schedule, the `others` are asked before anybody is asked again. If the user
-        gave no limit, each goes on until its own limit of work, as long as the others have their share of the time.
+        The best candidate of the first round gets at least half of the time, and each next one most of the rest.
+        Candidates that were stopped before their first schedule run once more, because their quality is unknown. If no
+        candidate has a schedule, the `others` run before a second round. Without a limit of the user, each
+        candidate continues up to its own work limit, as long as the others keep their share of the time.
         """
         if len(listed) < 2 or not self.context.limit_given:
             # On small instances an exact search ends soon, and its proof saves the other algorithms' whole work.

@@ -43,7 +43,7 @@ AUTO_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Control:
-    """The arguments of a solve that say when and how it ends; see `remat.solve`."""
+    """The arguments of a solve that control its end; see `remat.solve`."""
 
     time_limit: float | str | None = None
     gap: float | str | None = None
@@ -104,7 +104,7 @@ def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Cont
     remat.RematError
         The algorithm refuses the instance, or an option.
     remat.errors.AlgorithmError
-        Whatever else it raises, or a call to end the program: no other exception leaves it.
+        Any other exception of the algorithm, including a call to end the program.
     """
 
     def call() -> Proposal:

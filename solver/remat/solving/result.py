@@ -155,7 +155,7 @@ class Result(Shown):
     solve_seconds : float
         Wall time of the algorithm, in seconds.
     notes : tuple of str
-        Remarks of the algorithm, and remedies where there is no schedule.
+        Remarks of the algorithm, and remedies if there is no schedule.
     answer : Answer or None
         Answer of `remat.least_budget` or `remat.largest_batch`.
     history : tuple of Progress
@@ -168,7 +168,7 @@ class Result(Shown):
     asked : str
         The algorithm that the caller named, such as ``auto``; empty if none was.
     default_limit : float or None
-        The seconds of the default time limit, where the caller gave none.
+        Seconds of the default time limit; None if the caller gave a limit.
     pattern : Pattern, ModuloSchedule or None
         For a stream: the work for one micro-batch or sample. The steps cover as many as the instance checks, and
         `report.steady` has the figures of a period.
@@ -389,7 +389,7 @@ class Result(Shown):
                 return f"drop of {', '.join(step.values)}"
 
     def peak_module(self, memory: str) -> str:
-        """Return the module, stage or layer of the task at a memory's peak; empty where there is none.
+        """Return the module, stage or layer of the task at a memory's peak; empty if unknown.
 
         A stage, step or layer without a name is called by its number, as in the task's name: ``stage 3``.
         """
@@ -479,7 +479,7 @@ class Result(Shown):
         Parameters
         ----------
         layout : Addresses
-            What `remat.layout` returns for this result.
+            A result of `remat.layout` for this result.
 
         Raises
         ------
@@ -493,7 +493,7 @@ class Result(Shown):
         return replace(self, addresses=table.merged(self.addresses), report=report)
 
     def _division(self) -> dict[str, Any]:
-        """Return how a pipeline's batch is divided, where its instance says that, or leaves it to the schedule."""
+        """Return the division of a pipeline's batch, if the instance fixes it or leaves it to the schedule."""
         if not is_pipeline(self.instance) or self.columns is None:
             return {}
         found: dict[str, Any] = {} if self.instance.samples is None else {"samples": self.instance.samples}

@@ -179,7 +179,7 @@ def _best_fit(lives: list[Lifetime]) -> int:
 
 @dataclass
 class OrderSearch:
-    """Local search with late acceptance: a run moves, or (in a share of the changes) is added or left out.
+    """Local search with late acceptance: a change moves a run, or adds or removes a rerun.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class OrderSearch:
     reruns : float
         Share of the changes that add or remove a rerun.
     refused : bool
-        Set by the caller if an order that was yielded breaks a rule; another one of this time is then yielded, too.
+        Set by the caller if a yielded order breaks a rule; the search may then yield another order of equal time.
     """
 
     orders: RunOrders

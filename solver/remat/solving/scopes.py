@@ -22,7 +22,7 @@ ONE_PROCESSOR = "on one processor"
 
 
 def scope_of(machine: Machine, solver: Algorithm, scope: str, *, of_memory: bool = False) -> str:
-    """Return a scope as it reads on a machine.
+    """Return the name of a scope on a machine.
 
     Parameters
     ----------

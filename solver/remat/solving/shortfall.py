@@ -62,7 +62,7 @@ class Part:
         The largest values of this part, at most `MOST_NAMED`. For ``kept for other tasks``, they are candidates: values
         that exist before the critical task and are read after it in the reference order.
     resident : bool
-        Whether the values are there in a schedule of this budget, and are no candidates.
+        Whether the values are resident in a schedule of this budget; otherwise they are candidates.
     """
 
     what: str
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A remedy, and the bytes that the memory then needs at least, with unchanged activations.
+    """A remedy, and the minimum bytes of the memory with it, if activations do not change.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Remedy:
     need : int
         Necessary, not sufficient. If it is more than the capacity, the remedy alone is not enough.
     helps : bool
-        False for what is often tried first, and is in vain here.
+        False for a common remedy that does not help here.
     """
 
     what: str
@@ -100,19 +100,19 @@ class Shortfall:
     capacity : int
         Capacity; of all memories together if `memory` is empty.
     need : int
-        Bytes that every schedule needs, if `proved`; else those of the smallest budget that is known to do, or of the
-        largest that is known not to.
+        If `proved`, bytes that every schedule needs. Otherwise the smallest budget known to be sufficient, or else the
+        largest known to be insufficient.
     proved : bool
     task : int or None
-        The task at which so much is needed.
+        The task that needs these bytes.
     parts : tuple of Part
         They add up to `need`; the largest first.
     split : mapping of str to int
-        Parameters, gradients and optimizer states of the memory, where they are known; of a pipeline the share of a
-        device if all hold as much.
+        Parameters, gradients and optimizer states of the memory, if known; for a pipeline, the share of a device if
+        all devices hold equal shares.
     budget : mapping of memory name to size
-        A budget with which a schedule is found, of every memory that is limited; empty where none is known. Of a
-        pipeline the one budget of all devices, under the empty name.
+        A budget for every limited memory with which a schedule is found; empty if none is known. For a pipeline, the
+        single budget of all devices has an empty name.
     remedies : tuple of Remedy
     """
 
@@ -190,7 +190,7 @@ def shortfall_of(result: Result) -> Shortfall | None:
 def _explained(result: Result, least: LeastBudget) -> LeastBudget:
     """Return the budget of an algorithm with one schedule with the task and the values at its peak.
 
-    Other algorithms search, which may take long; a portfolio does this by itself.
+    Other algorithms search, which may take long; a portfolio has already done this.
     """
     if not least.sufficient or least.values is not None or len(result.graph.tasks) > MOST_EXPLAINED:
         return least
@@ -230,7 +230,7 @@ def _alone(result: Result) -> bool:
 
 
 def _proof(result: Result) -> LeastBudget | None:
-    """Return the bound over all schedules that exceeds a capacity, the largest where several do."""
+    """Return the largest bound over all schedules that exceeds a capacity."""
     found = []
     for index, memory in enumerate(result.machine.memories):
         bound = result.memory_bounds.get(memory.name)
@@ -331,7 +331,7 @@ def _rest(
     *,
     proved: bool,
 ) -> Sequence[int]:
-    """Return the values that may take the bytes that the task itself does not need."""
+    """Return the values that may take the bytes beyond the needs of the task."""
     rest = _candidates(graph, machine, least.task, memories, size) if size else []
     # A proof counts, in addition to the task, only values that no task writes, without the terms `found`.
     certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
@@ -339,7 +339,7 @@ def _rest(
 
 
 def _largest(graph: TaskGraph, values: Sequence[int], most: int | None = None) -> tuple[str, ...]:
-    """Return the names of the largest values, of those of at most so many bytes."""
+    """Return the names of the largest values of at most `most` bytes."""
     fitting = [value for value in values if graph.size[value] and (most is None or graph.size[value] <= most)]
     chosen = sorted(fitting, key=lambda value: (-int(graph.size[value]), value))[:MOST_NAMED]
     return tuple(graph.values[value] for value in chosen)
@@ -348,7 +348,7 @@ def _largest(graph: TaskGraph, values: Sequence[int], most: int | None = None) -
 def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: Sequence[int], size: int) -> list[int]:
     """Return the values that may be resident while a task runs.
 
-    Without a task, they are those resident at the start or the end, if these are so many bytes; otherwise unknown.
+    Without a task, they are the values at the start or the end if these have `size` bytes; otherwise unknown.
     """
     if task is None:
         first, names = machine.memories[0].name, {machine.memories[memory].name for memory in memories}

@@ -18,11 +18,11 @@ class Term:
     ----------
     name : str
     size : int
-        Bytes of all of them, each once; of what an update replaces, the old ones.
+        Bytes of all of them, each once; only the old version of an updated value counts.
     largest : int
         Bytes of the largest.
     homes : tuple of (memory name, bytes)
-        What of it lies where at the start; empty for what is made.
+        Its initial bytes by memory; empty if tasks make it.
     """
 
     name: str

@@ -23,9 +23,9 @@ def least_of_strategy(
     ----------
     problem : Problem
     steps : Steps
-        In order; steps with start times keep them, which determines their memory.
+        In order; steps with start times keep these, which determines their memory.
     overrun : Unplaceable
-        Why they do not fit.
+        The reason why they do not fit.
     placed_on : callable
         Places the steps on a machine.
     """

@@ -33,9 +33,9 @@ class Stream:
     graph : TaskGraph
         The graph of the instance's micro-batches, parameters with the bytes of all their versions; or of its samples.
     orders : Orders or None
-        What each device runs for these micro-batches, in order; None for samples.
+        The operations of each device for these micro-batches, in order; None for samples.
     steps : Steps
-        Likewise, with the times that the pattern says.
+        The same with the times of the pattern.
     report : Report
         The report of these steps, with `steady` for a period and the violations of both.
     """
@@ -99,7 +99,7 @@ def judge(
 
 
 def _sample_of(samples: Samples, steps: Steps) -> IntArray:
-    """Return the sample that each step is for; of copies of what all share, the first."""
+    """Return the sample of each step; a copy of a shared value counts for the first sample."""
     of_values = np.zeros(int(samples.first[-1]) + samples.count if len(samples.first) else 0, dtype=np.int64)
     alone = samples.first[~samples.shared]
     for number in range(samples.count):

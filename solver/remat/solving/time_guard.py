@@ -84,7 +84,7 @@ def guarded(
     Returns
     -------
     (value, False)
-        What the call returned.
+        The result of the call.
     (None, True)
         It was interrupted.
 
@@ -243,7 +243,7 @@ def _take_back() -> None:
     """Take back an exception that was raised in this thread and has not arrived.
 
     Another exception replaces it and is caught here. `PyThreadState_SetAsyncExc(thread, NULL)` would forget the
-    exception but keep the interpreter's request to check for one. Every later call would check in vain, and CPython
+    exception but keep the interpreter's request to check for one. Every later call would check again, and CPython
     3.11 would never leave a function call under a trace function (coverage, debuggers).
     """
     import ctypes

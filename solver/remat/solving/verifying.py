@@ -69,7 +69,7 @@ def verify(
     budget : int, str or mapping, optional
         Replaces capacities of the machine, as in `remat.solve`.
     any_instance : bool
-        Judge a schedule that says that it was made for another instance, too; otherwise that is a violation.
+        Accept a schedule that names another instance; by default this is a violation.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def verify(
     Raises
     ------
     remat.InstanceError
-        For documents that are no instance, or no schedule at all.
+        For documents that are no instance or no schedule.
     """
     document = schedule.to_dict() if isinstance(schedule, Result) else schedule
     return examine(instance, document, machine=machine, budget=budget, any_instance=any_instance).report
@@ -95,7 +95,7 @@ class Examined:
     document : mapping
         The schedule document.
     graph, machine, steps
-        What was judged; the steps have start times.
+        The judged graph, machine and steps; the steps have start times.
     report : Report
     orders : Orders or None
         Orders of a pipeline's schedule, from which the steps follow.
@@ -231,7 +231,7 @@ def examine(
     budget: Budget = None,
     any_instance: bool = False,
 ) -> Examined:
-    """Verify a schedule as `verify` does, and return what was judged as well."""
+    """Verify a schedule as `verify` does, and return the judged schedule with its report."""
     loaded = load(instance)
     document = read_any_schedule(schedule)
     loaded = of_schedule(loaded, read_head(document))
@@ -333,7 +333,7 @@ def _machine_of(
 
 
 def _of_all(report: Report, machine: Machine, orders: Orders | None) -> Report:
-    """Return a report with the figures of devices that run stages together with others, too."""
+    """Return a report that includes the devices that run stages together with a first one."""
     if orders is None:
         return report
     from remat.solving.orders import with_followers
@@ -363,7 +363,7 @@ def _streamed(
 
 
 def _period_of(instance: Instance, document: Any) -> Number | None:
-    """Return the period of a chain's schedule, whose steps of training follow each other; None where it has none."""
+    """Return the period of a chain's schedule for successive training steps; None without a period."""
     if not is_chain(instance) or "period" not in document:
         return None
     try:
@@ -376,7 +376,7 @@ def _period_of(instance: Instance, document: Any) -> Number | None:
 
 
 def _pattern_of(instance: Instance, document: Any, machine: Machine) -> PeriodicSchedule | None:
-    """Return the pattern of a schedule document; None where it has none."""
+    """Return the pattern of a schedule document; None without a pattern."""
     given = [key for key in ("period", "pattern") if key in read_head(document)]
     if is_chain(instance) and instance.is_stream and "pattern" not in given:
         if not given:
@@ -406,7 +406,7 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Periodic
 
 
 def _differences(own: dict[str, Any], used: dict[str, Any], units: Units) -> list[str]:
-    """Say where the schedule's machine differs from the instance's, in whatever order their parts are listed."""
+    """Describe how the schedule's machine differs from the instance's; the order of their parts does not count."""
     notes = []
     for key in ("memories", "processors", "links"):
         before, after = (sorted(machine.get(key, []), key=_listed) for machine in (own, used))

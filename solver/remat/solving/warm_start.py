@@ -32,11 +32,11 @@ class Warm:
     Attributes
     ----------
     steps : Steps or None
-        Placed; None where the schedule needs more memory than there is.
+        Placed; None if the schedule exceeds the memory.
     makespan : int, float or None
         Verified.
     note : str
-        Why there are no steps.
+        The reason if there are no steps.
     orders : Orders or None
         For a pipeline: the orders from which the steps follow.
     """
@@ -53,7 +53,7 @@ def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
     Raises
     ------
     remat.OptionError
-        If it is the schedule of another instance, or breaks rules whatever the budget.
+        If it is the schedule of another instance, or breaks rules at every budget.
     """
     if given is None:
         return None
@@ -108,7 +108,7 @@ def _in_orders(problem: Problem, orders: Orders) -> Warm:
 
 
 def _check_rules(problem: Problem, steps: Steps) -> None:
-    """Refuse what breaks rules on a machine without capacities, too."""
+    """Refuse a schedule that breaks rules even on a machine without capacities."""
     violation = next(iter(steps.unknown.values()), None)
     if violation is not None:
         raise OptionError(f"{violation[0]}: {violation[1]!r}", argument="warm_start")

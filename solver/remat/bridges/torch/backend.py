@@ -48,7 +48,7 @@ class Backend:
     plans : list of Plan
         One for each training graph so far.
     module : torch.nn.Module or None
-        Whose graphs these are, if known: messages and plans then name parameters.
+        The module of these graphs, if known: messages and plans then name its parameters.
     largest : int
         The largest peak without recomputation so far: a budget in percent is a share of it.
     parts : bool
@@ -58,11 +58,11 @@ class Backend:
     known : dict of str to Plan
         Plans by fingerprint that a copied or loaded module brings.
     watch : Watch or None
-        What observes the steps at present.
+        The observer of the steps, if one is active.
     sharded : bool
         Whether FSDP2 shards the module: one step is observed before the graphs are planned.
     outside : Surroundings or None
-        What observes this step, or observed the last one.
+        The observer of this step, or of the last one.
     unknown : bool
         Whether the last step is not known yet, and was not observed.
     updates : Updates
@@ -87,13 +87,22 @@ class Backend:
 
     @property
     def observing(self) -> Surroundings | None:
-        """What observes the present step."""
+        """The observer of the present step."""
         return self.outside if self.outside is not None and self.outside.active else None
 
     @property
     def plan(self) -> Plan | None:
         """The latest plan."""
         return self.plans[-1] if self.plans else None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backend:
+        """Return a backend for the copy of a module: with the plans, without compiled graphs."""
+        make, given = self.__reduce__()
+        return make(*given)
+
+    def __reduce__(self) -> tuple[Callable[..., Backend], tuple[Any, ...]]:
+        """Save the choices and the plans."""
+        return _known_backend, (replace(self.choices), [*self.known.values(), *self.plans])
 
     def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph of Dynamo's."""
@@ -137,7 +146,7 @@ class Backend:
         return build_program(captured, plan.program, None if choices.optimizer_memory is None else self.updates.number)
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
-        """Choose the order of a call: as planned for steps like this one, or for what is known of the step."""
+        """Choose the order of a call: that of a known step, or one that suits the graphs of this step so far."""
         last = self.step.begin()
         one = self._one()
         if one and not self.sharded and (len(last) > 1 or (last and self.parts)):
@@ -180,12 +189,12 @@ class Backend:
             self.outside.begin()
 
     def turn(self, token: Any, gradients: tuple[Any, ...]) -> None:
-        """Take note of the gradients that the backward of a call returned."""
+        """Record the gradients that the backward of a call returned."""
         if self.observing is not None:
             self.observing.turn(self.step.number_of(token), gradients)
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
-        """Take note of what a call returned and saved."""
+        """Record the results and saved tensors of a call."""
         self.step.leave(outputs, token)
         if self.observing is not None:
             self.observing.returned(len(self.step.calls) - 1, outputs[: self.step.calls[-1].orders.outputs])
@@ -313,7 +322,7 @@ class Backend:
         frame = _frame()
 
         def choices() -> Choices:
-            """Ask of training graphs only: others take no budget."""
+            """Return the choices; only training graphs have a budget."""
             if frame not in self.frames:
                 self.frames.append(frame)
             number = self.frames.index(frame)
@@ -327,6 +336,11 @@ class Backend:
             return replace(self.choices, budget=budgets[number])
 
         return choices
+
+
+def _known_backend(choices: Choices, plans: Sequence[Plan]) -> Backend:
+    """Return a backend that has plans."""
+    return Backend(choices, known={plan.fingerprint: plan for plan in plans})
 
 
 def _frame() -> tuple[str, str, int] | None:
@@ -369,9 +383,9 @@ def backend(budget: int | str | Sequence[int | str] | None = None, **choices: An
     Parameters
     ----------
     budget : int, str or sequence of these, optional
-        Bytes of the device, ``"8GB"``, or ``"70%"`` of what it takes when nothing is recomputed: parameters, buffers,
-        inputs, gradients, states of the optimizer and activations together. Without it nothing is recomputed. A list
-        has one for each training graph of a step, where the module breaks into several.
+        Bytes of the device, ``"8GB"``, or ``"70%"`` of the peak without recomputation. It covers parameters, buffers,
+        inputs, gradients, states of the optimizer and activations. By default nothing is recomputed. A list has one
+        budget for each training graph of a step, if the module breaks into several.
     algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache, inductor
         See `Choices`.
     """

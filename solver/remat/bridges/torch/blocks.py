@@ -11,8 +11,8 @@ from typing import Any
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
 
-PLANNED, AT_HOST = "_remat_planned", "_remat_at_host"
-"""Attributes of a module that `apply` returned, and of a block whose parameters it has moved to a host."""
+PLANNED, AT_HOST, COMPILED = "_remat_planned", "_remat_at_host", "_remat"
+"""Attributes of a module that `apply` returned, of a block at a host, and of a module that `compile` has changed."""
 
 
 def check_unplanned(module: Any) -> None:
@@ -23,8 +23,20 @@ def check_unplanned(module: Any) -> None:
                 f"{name or 'the module'} has its parameters at a host already: an earlier apply has moved them; "
                 "to plan again, build the module anew and load its state_dict()"
             )
-    if module.__dict__.get(PLANNED):
-        raise TorchError("the module was returned by apply and has a plan; to plan again, give the one before apply")
+    for name, part in module.named_modules():
+        if part.__dict__.get(PLANNED):
+            raise TorchError(
+                f"{name or 'the module'} was returned by apply and has a plan; to plan again, give the one before apply"
+            )
+
+
+def check_uncompiled(module: Any) -> None:
+    """Refuse a module that `remat.torch.compile` has changed: PyTorch's graphs hide the calls of blocks."""
+    for name, part in module.named_modules():
+        if COMPILED in part.__dict__:
+            raise TorchError(
+                f"{name or 'the module'} was compiled by remat.torch.compile and has a plan; give it before compile"
+            )
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ def find_blocks(module: Any, patterns: str | Sequence[str]) -> tuple[Block, ...]
     Raises
     ------
     TorchError
-        If a pattern matches nothing, or one block lies inside another.
+        If a pattern matches nothing, or one block is inside another.
     """
     if not isinstance(module, torch.nn.Module):
         raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
@@ -71,7 +83,7 @@ def find_blocks(module: Any, patterns: str | Sequence[str]) -> tuple[Block, ...]
 
 @dataclass
 class Call:
-    """The call of a block in a forward: its arguments without the tensor that the block before it made.
+    """The call of a block in a forward: its arguments without the tensor of the previous block.
 
     Attributes
     ----------
@@ -83,7 +95,7 @@ class Call:
     random : list of tensors or None
         States of the generators before the first run; None if that drew no numbers.
     leaves_out, form_out, place_out : list, TreeSpec, int
-        The same for what the block returned.
+        The same for the result of the block.
     runs : int
     """
 
@@ -136,7 +148,7 @@ class BlockRunner:
         args, kwargs : tuple, mapping
             As the model calls the block.
         before : tensor or None
-            What the block before it returned.
+            The result of the previous block.
         """
         name = self.blocks[index].name
         leaves, form = pytree.tree_flatten((args, kwargs))
@@ -280,7 +292,7 @@ def set_random(devices: list[Any], states: list[Any]) -> None:
 
 @contextmanager
 def _without_statistics(module: Any) -> Iterator[None]:
-    """Let normalisations in training use the batch as always, and leave their running statistics alone."""
+    """Let normalisations in training use the statistics of the batch without updating their running statistics."""
     changed = [part for part in module.modules() if part.training and getattr(part, "track_running_stats", False)]
     for part in changed:
         part.track_running_stats = False
@@ -356,7 +368,7 @@ class BlockStep:
         return self.runner.call(index).returned(tensor)
 
     def begin(self, given: Any) -> None:
-        """Take note of the first block's input."""
+        """Record the first block's input."""
 
     def forward(self, index: int) -> Any:
         """Run a block's forward, and return its tensor."""

@@ -69,12 +69,12 @@ class Captured:
     target : str
         The type of the device that the step is for; empty for that of the inputs.
     tensors : list of tensors or None
-        What the inputs are, while a compiler plans for the call that it sees.
+        The inputs of the current call, while a compiler plans for it.
     """
 
     tensors: list[Any] | None = None
     measured: Costs | None = None
-    """Costs that were measured, for those that ask again."""
+    """Measured costs, kept for later plans of this step."""
     fusion: Fusion | None = None
     """The groups that Inductor will compile, for plans that it executes; otherwise each operator is a task."""
     reference: Sequence[str] | None = None
@@ -140,7 +140,7 @@ class Captured:
         return self.joint.tasks if self.fusion is None else self.fusion.tasks
 
     def members(self, runs: Sequence[str]) -> Sequence[str]:
-        """Return the runs of operators that runs of tasks are."""
+        """Return the operators that a sequence of tasks runs, in order."""
         return runs if self.fusion is None else self.fusion.members(runs)
 
     @property
@@ -177,7 +177,7 @@ class Captured:
         costs : str, Costs or mapping, optional
             ``roofline:A100-fp32`` (the default), a file that `measure` wrote, or its document.
         static : int or str
-            Bytes, or ``"1GB"``, that lie in memory throughout; `static_bytes` counts those of parameters, buffers and
+            Bytes, or ``"1GB"``, of static memory; `static_bytes` counts those of parameters, buffers and
             inputs.
         optimizer : str, optional
             ``adamw``, another name or a file (`remat.torch.read_optimizer`): its states are added to `static`.
@@ -230,10 +230,10 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
     Parameters
     ----------
     module : torch.nn.Module
-        Returns the loss, alone or among other things. Its parameters may be on the device meta, where they take no
+        Returns the loss, or a result that contains it. Its parameters may be on the device meta, where they take no
         memory: the step is then that on the device of the arguments, or on the CPU where these are on meta, too.
     *args, **kwargs
-        What it is called with; shapes are fixed to theirs.
+        Arguments of the call; the step is for their shapes.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
 
 
 def capture_for(target: str, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
-    """Capture a training step for a device that need not be there.
+    """Capture a training step for a device that may be absent.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from remat.bridges.torch.blocks import Block, BlockStep, check_unplanned, find_blocks
+from remat.bridges.torch.blocks import Block, BlockStep, check_uncompiled, check_unplanned, find_blocks
 from remat.bridges.torch.host_updates.chains import BlockHost, check_alone, device_of
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
@@ -35,13 +35,13 @@ def chain(
     Parameters
     ----------
     module : torch.nn.Module
-        Returns the loss, alone or among other things.
+        Returns the loss, or a result that contains it.
     args, kwargs : sequence, mapping
         As the module is called; schedules are for these shapes.
     blocks : str or sequence of str
         Names of the submodules that are the stages: ``layers.*``. The module calls them one after the other, each once,
-        with what the one before returned. What runs before the first and after the last block is not planned: its saved
-        tensors are static memory, and workspace of the loss.
+        with the result of the one before. Operators before the first and after the last block are not planned: their
+        saved tensors count as static memory, and as workspace of the loss.
     repeats : int
         Steps that are timed; times are medians, in whole microseconds.
     away : mapping, optional
@@ -53,7 +53,7 @@ def chain(
     -------
     ChainInstance
         Bytes are those of live storages. Parameters, buffers and arguments are not counted. The gradient of an
-        activation includes those of the parameters that are there by then. No gradient exists before the step
+        activation includes those of the parameters up to this point of the backward. No gradient exists before the step
         (``zero_grad(set_to_none=True)``).
 
     Raises
@@ -65,6 +65,7 @@ def chain(
         raise OptionError(f"expected a number of steps, at least 1, not {repeats}", argument="repeats")
     found = find_blocks(module, blocks)
     check_unplanned(module)
+    check_uncompiled(module)
     given = (tuple(args), dict(kwargs or {}))
     host = None if away is None else _read_away(away)
     if host is not None:
@@ -100,7 +101,7 @@ def _read_away(away: Mapping[str, Any]) -> BlockHost:
 
 @contextmanager
 def as_before(module: Any, given: Any) -> Iterator[None]:
-    """Put back buffers, gradients and generators at the end."""
+    """Restore buffers, gradients and generators at the end."""
     tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
     trained = [tensor for tensor in (*module.parameters(), *tensors) if tensor.requires_grad and tensor.is_leaf]
     gradients = [tensor.grad for tensor in trained]

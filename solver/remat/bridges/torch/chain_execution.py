@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from remat.bridges.torch.applied_module import planned_copy
 from remat.bridges.torch.blocks import (
-    PLANNED,
     Block,
     BlockRunner,
     BlockStep,
     Saved,
+    check_uncompiled,
     check_unplanned,
     find_blocks,
     intercepted,
@@ -47,7 +48,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     Parameters
     ----------
     module : torch.nn.Module
-        Returns the loss. Parameters, buffers and submodules are shared with what is returned.
+        Returns the loss. The returned module shares its parameters, buffers and submodules.
     schedule : remat.Result, path or dict
         A schedule of the module's `remat.torch.chain`.
     blocks : str or sequence of str
@@ -59,12 +60,13 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     Returns
     -------
     torch.nn.Module
-        An object of the module's class, with the same keys in its `state_dict`.
+        An instance of the module's class with the same keys in its `state_dict`. Its mode and attributes are its own.
+        Copies and saved modules keep the plan and run their own blocks.
 
     Raises
     ------
     TorchError
-        If the schedule is not one of a chain of these blocks, or drops what PyTorch's graph of a block holds.
+        If the schedule is not one of a chain of these blocks, or drops a value that PyTorch's graph of a block holds.
 
     Notes
     -----
@@ -73,24 +75,36 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     """
     found = find_blocks(module, blocks)
     check_unplanned(module)
+    check_uncompiled(module)
     if isinstance(schedule, Result) and schedule.columns is None:
         raise TorchError(f"there is no schedule: {schedule.status}")
     if has_parameters(schedule):
         return _apply_with_host(module, schedule, found, optimizer)
     if optimizer is not None:
         raise OptionError("it needs a remat.Result whose parameters are at a host", argument="optimizer")
-    steps = _steps_of(schedule, found)
-    planned = copy.copy(module)
-    own = module.forward
+    return planned_copy(module, _Steps(tuple(block.name for block in found), tuple(_steps_of(schedule, found))))
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+
+@dataclass(frozen=True)
+class _Steps:
+    """A plan of blocks whose parameters stay on the device.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the blocks.
+    steps : tuple of Stage and Forget
+    """
+
+    names: tuple[str, ...]
+    steps: tuple[Stage | Forget, ...]
+
+    def run(self, module: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call `own`, the forward of the module, with its blocks run as planned."""
         if not torch.is_grad_enabled():
             return own(*args, **kwargs)
-        return _Step(found, steps).call(own, args, kwargs)
-
-    planned.__dict__["forward"] = forward
-    planned.__dict__[PLANNED] = True
-    return planned
+        blocks = [Block(name, module.get_submodule(name)) for name in self.names]
+        return _Step(blocks, self.steps).call(own, args, kwargs)
 
 
 def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], optimizer: Any) -> Any:
@@ -108,13 +122,29 @@ def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], opt
         events = events_of(program, len(blocks))
     weights = Weights(blocks, optimizer)
     stays = Stays(blocks, optimizer.memory, device_of(blocks), program) if moves_activations(program) else None
-    planned = copy.copy(module)
-    own = module.forward
+    planned = planned_copy(module, _HostedSteps(blocks, events, weights, stays))
+    planned.__dict__["program"] = program
+    return planned
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+
+@dataclass(frozen=True)
+class _HostedSteps:
+    """A plan of blocks whose parameters are at a host between their uses; it cannot be copied."""
+
+    blocks: Sequence[Block]
+    events: Sequence[Event]
+    weights: Weights
+    stays: Stays | None
+
+    def run(self, module: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call `own`, the forward of the module, with its blocks run as planned."""
+        blocks, weights = self.blocks, self.weights
+        for block in blocks:
+            if module.get_submodule(block.name) is not block.module:
+                raise TorchError(f"{block.name} was replaced after apply: its parameters are not at the host")
         if torch.is_grad_enabled():
             with weights.running():
-                return _HostedStep(blocks, events, weights, stays).call(own, args, kwargs)
+                return _HostedStep(blocks, self.events, weights, self.stays).call(own, args, kwargs)
         runner = BlockRunner(blocks)
 
         def handle(index: int, given: Any, named: Any) -> Any:
@@ -124,10 +154,9 @@ def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], opt
         with weights.running(), intercepted(blocks, handle):
             return own(*args, **kwargs)
 
-    planned.__dict__["forward"] = forward
-    planned.__dict__["program"] = program
-    planned.__dict__[PLANNED] = True
-    return planned
+    def __reduce_ex__(self, _: Any) -> Any:
+        """Refuse copies and files: the host has one copy of the parameters."""
+        raise TorchError("a module with parameters at the host cannot be copied or pickled; save its state_dict()")
 
 
 def _steps_of(schedule: Any, blocks: Sequence[Block]) -> list[Stage | Forget]:
@@ -252,7 +281,7 @@ class _HostedStep(_Step):
             self.runner = PartsRunner(blocks)
 
     def forward(self, index: int) -> Any:
-        """Follow the schedule to the first run of a block, and over what comes before the next run."""
+        """Follow the schedule to the first run of a block, and through all events before the next run."""
         made = super().forward(index)
         self._finish_drops()
         return made
@@ -294,7 +323,7 @@ class _HostedStep(_Step):
                 one.release()
 
     def _send(self, kind: str, stage: int) -> None:
-        """Copy the result of a block, or what it saved, to the host."""
+        """Copy the result or the saved tensors of a block to the host."""
         assert self.stays is not None
         if kind == "x":
             name = self.runner.blocks[stage - 1].name if stage else "the input"

@@ -12,7 +12,7 @@ from typing import Any
 from warnings import warn
 
 from remat.bridges.torch.backend import Backend
-from remat.bridges.torch.blocks import check_unplanned
+from remat.bridges.torch.blocks import COMPILED, check_unplanned
 from remat.bridges.torch.capture import dynamo_settings, prepared
 from remat.bridges.torch.lightning_step import PlannedStep, is_lightning
 from remat.bridges.torch.plan_options import Choices, make_choices
@@ -24,8 +24,8 @@ from remat.bridges.torch.unsupported import check_backward_hooks, explain, is_br
 from remat.errors import RematError
 from remat.units import parse_size
 
-OWNER = "_remat"
-"""The attribute of a compiled module that follows it into copies and files."""
+OWNER, OUTER = COMPILED, "_remat_inside"
+"""Attributes that follow into copies and files: of a compiled module, and of `DistributedDataParallel` around it."""
 
 
 def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
@@ -56,7 +56,8 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
         reserve = made.reserve if made.reserve is not None else _default_reserve(inner)
         made = replace(made, reserve=parse_size(reserve) + bucket_bytes(module))
     planned = Planned(module if inner is None else inner, made)
-    planned.outer = None if inner is None else module
+    if inner is not None:
+        module.__dict__[OUTER] = Outer(module, planned)
     planned.install()
     return module
 
@@ -74,13 +75,10 @@ class Planned:
     ----------
     module : torch.nn.Module
     planner : Backend
-    step : PlannedStep or None
-        The step of a Lightning module.
     outer : torch.nn.Module or None
         `DistributedDataParallel` around the module, which shows the plan, too.
     """
 
-    step: PlannedStep | None = None
     outer: Any = None
 
     def __init__(self, module: Any, choices: Choices, known: Sequence[Plan] = ()) -> None:
@@ -93,11 +91,20 @@ class Planned:
         module = self.module
         module.__dict__[OWNER] = self
         module.__dict__["plan"] = None
+        name: str
+        call: Callable[..., Any]
         if is_lightning(module):
-            self.step = PlannedStep(self, module, self._compiled)
-            module.__dict__["training_step"] = self.step
+            name, call = "training_step", PlannedStep(module, self._compiled)
         else:
-            module._compiled_call_impl = self._compiled(module._call_impl)
+            name, call = "_compiled_call_impl", self._compiled(module._call_impl)
+        module.__dict__[name] = call
+
+        def state() -> dict[str, Any]:
+            own: Any = type(module)
+            found: dict[str, Any] = own.__getstate__(module)
+            return found | {changed: CopiedCall(self, changed) for changed in (name, "__getstate__")}
+
+        module.__dict__["__getstate__"] = state
 
     def _set_plan(self, plan: Plan) -> None:
         self.module.__dict__["plan"] = plan
@@ -169,6 +176,51 @@ class Planned:
         """Compile the module, whose other attributes follow."""
         Planned.__init__(self, state["module"], copy.copy(state["choices"]), state["plans"])
         self.install()
+
+
+class CopiedCall:
+    """A method of a compiled module in its state: deep copies and files have their own, shallow copies refuse it."""
+
+    def __init__(self, owner: Planned, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Refuse to run or copy a shallow copy, which has no plan."""
+        raise TorchError(
+            "a shallow copy of a compiled module has no plan: call the module itself, or copy it with copy.deepcopy"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Return the method of the copied module."""
+        if id(self.owner.module) not in memo:  # a shallow copy is copied
+            return self
+        return _call_of(copy.deepcopy(self.owner, memo), self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Save a reference to the method of the saved module."""
+        return _call_of, (self.owner, self.name)
+
+
+def _call_of(owner: Planned, name: str) -> Any:
+    """Return a method that `Planned.install` has added to a module."""
+    return owner.module.__dict__[name]
+
+
+class Outer:
+    """The attribute of `DistributedDataParallel` that makes it known to the compiled module inside, also in copies."""
+
+    def __init__(self, module: Any, planned: Planned) -> None:
+        self.module, self.planned = module, planned
+        planned.outer = module
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Outer:
+        """Make the copy known to the copy inside."""
+        module = memo.get(id(self.module))
+        return self if module is None else Outer(module, copy.deepcopy(self.planned, memo))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the loaded module known to the loaded one inside."""
+        Outer.__init__(self, state["module"], state["planned"])
 
 
 @contextmanager

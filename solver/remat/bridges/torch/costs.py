@@ -31,8 +31,8 @@ class Costs:
     rate, bandwidth : float
         Operations and bytes per second of a roofline.
     measured : mapping of str to (microseconds, bytes)
-        By the text of an operator (its arguments, shapes and types), time and workspace; the roofline answers for
-        others. Dropout from its mask has an entry of its own.
+        Time and workspace by the text of an operator (its arguments, shapes and types); the roofline covers all
+        others. Dropout from its mask has a separate entry.
     """
 
     source: str
@@ -53,7 +53,7 @@ class Costs:
         return self.measured.get(key_of(node), (0, 0))[1]
 
     def time_of_bytes(self, moved: int) -> float:
-        """Microseconds in which a kernel that computes little reads and writes so many bytes."""
+        """Microseconds in which a kernel with few operations reads and writes a number of bytes."""
         return moved / self._fastest * 1e6
 
     def beyond_bytes(self, node: Node) -> float:

@@ -24,7 +24,7 @@ def instance_document(
         Times and workspaces.
     name : str
     static : int
-        Bytes that lie in memory throughout.
+        Bytes of static memory.
     fusion : Fusion, optional
         Its groups are the tasks; otherwise each operator is one.
     """
@@ -59,7 +59,7 @@ def _values(joint: Joint, fusion: Fusion | None) -> list[dict[str, Any]]:
 
 
 def _task(joint: Joint, task: Task, costs: Costs, fusion: Fusion | None) -> dict[str, Any]:
-    """Return a task; its origin is information for people and not part of the digest."""
+    """Return a task; its origin is for the reader and not part of the digest."""
     node = joint.nodes.get(task.node)
     group = None if fusion is None else fusion.groups[task.name]
     if fusion is None or group is None:

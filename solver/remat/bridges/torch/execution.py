@@ -26,7 +26,7 @@ def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator:
     inputs : (args, kwargs), optional
         As in the call that was captured; by default those of that call.
     allocator : bool
-        Measure what the allocator hands out, too, which takes time.
+        Also measure the bytes that the allocator hands out; this takes time.
 
     Returns
     -------

@@ -24,7 +24,7 @@ def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[s
     Raises
     ------
     TorchError
-        If it is not there, raises (its own exception is the cause), or returns something else.
+        If it does not exist, raises (its exception is the cause), or returns anything else.
     """
     made = make(named, TorchError, **given)
     match made:
@@ -42,7 +42,7 @@ def capture_factory(named: str, /, target: str = "", **given: Any) -> Captured:
     ----------
     named : str
     target : {"", "cpu", "cuda"}
-        The type of the device that the step is for, which need not be there; empty for that of the inputs.
+        The type of the step's device, which may be absent; empty for that of the inputs.
     **given
         Arguments of the factory.
     """

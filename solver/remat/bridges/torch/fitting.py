@@ -70,7 +70,7 @@ class Fitted:
     most: float | None = None
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts of what was found, for people."""
+        """Yield the labels and texts of the printed answer."""
         plan, units = self.plan, Units("us", "B")
         if self.batch is not None:
             limited = "" if self.most is None else f", recomputation taking at most {100 * self.most:g} % more"
@@ -80,8 +80,9 @@ class Fitted:
         named = [(name, row.again, row.time_again) for name, row in zip(names, again, strict=True)]
         yield "Decisions", module_words(named, units)
         where = " in optimizer.step()" if plan.step_peak > plan.peak else " in forward and backward"
-        reserve = format_size(plan.split.get("reserve", 0))
-        yield "Peak", f"{format_size(plan.whole_peak)}{where if plan.step else ''}, and {reserve} in reserve"
+        reserve = plan.split.get("reserve", 0)
+        beside = f", and {format_size(reserve)} in reserve" if reserve else ""
+        yield "Peak", f"{format_size(plan.whole_peak)}{where if plan.step else ''}{beside}"
         if plan.step:
             yield "Forward, backward", format_size(plan.peak)
         yield from _rows({name: size for name, size in plan.split.items() if name != "reserve"})
@@ -90,7 +91,7 @@ class Fitted:
             yield from _rows(plan.step)
         yield "Overhead", f"{plan.overhead:.2%} of the time without recomputation"
         total = f"{sum(row.again for row in again)} of {sum(row.tasks for row in self.modules)} tasks"
-        yield "Run again", f"{total}{f', in {above}' if above else ''}"
+        yield "Recomputed", f"{total}{f', in {above}' if above else ''}"
         for name, runs, time in named[:SHOWN]:
             yield f"  {elided(name, WIDEST)}", f"{runs}, {format_time(time, units)}"
         if len(again) > SHOWN:
@@ -138,7 +139,7 @@ def fit(
     target: str | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Fitted:
-    """Plan the step of a factory; with `max_batch`, of the largest batch up to that which fits.
+    """Plan the step of a factory; with `max_batch`, for the largest batch that fits, up to this number.
 
     Parameters
     ----------
@@ -149,8 +150,8 @@ def fit(
     max_overhead : float or str, optional
         Recomputation may take at most this share of the time without any: ``0.1``, or ``"10%"``.
     target : {"cpu", "cuda"}, optional
-        The type of the device that the step is for, which need not be there; by default that of the device of a
-        roofline in `choices.costs`, else that of the inputs.
+        The type of the step's device, which may be absent; by default that of the roofline in `choices.costs`, else
+        that of the inputs.
     tell : callable, optional
         Called for each batch that is tried.
 

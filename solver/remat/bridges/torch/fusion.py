@@ -312,7 +312,7 @@ class Fusion:
         return found
 
     def _final_readers(self, value: str, maker: str) -> Iterator[str]:
-        """Yield the written operators of the same half, and all of the other, that depend on a value as it is."""
+        """Yield the written operators of the same half, and all of the other half, that read a value from memory."""
         waiting = list(self.readers.get(value, ()))
         while waiting:
             reader = waiting.pop()

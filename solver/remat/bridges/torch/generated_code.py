@@ -68,9 +68,9 @@ def account(
     ----------
     programs : (Program, Program)
     inputs : sequence
-        What the forward is called with; only shape, type and device of a tensor count.
+        Arguments of the forward; only shape, type and device of a tensor count.
     tangents : sequence
-        What the backward takes after the saved values.
+        Arguments of the backward after the saved values.
     outputs : int
         Number of the forward's results that its caller keeps; the others are saved for the backward.
     workspace : callable, optional

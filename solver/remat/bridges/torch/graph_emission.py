@@ -21,7 +21,7 @@ class Line:
     reads : tuple of (str, str)
         Nodes that it reads, and the lines that stand for them.
     run : str
-        The task of which it is a run; empty for views, and for items of what a run returned.
+        The task that it runs; empty for views, and for items of a result.
     from_mask : bool
     """
 
@@ -53,14 +53,14 @@ class Emitted:
     Attributes
     ----------
     forward, backward : Part
-        The forward returns its own outputs, what is `saved`, and the sizes; the backward takes the sizes, what is
-        saved, and the tangents.
+        The forward returns its outputs, the `saved` tensors, and the sizes; the backward takes the sizes, the saved
+        tensors, and the tangents.
     saved : tuple of str
         Nodes whose tensors are passed from the forward to the backward.
     opaque : tuple of str
-        Inputs that are no tensors, which are passed behind what is saved.
+        Inputs that are no tensors; they are passed after the saved tensors.
     sizes : tuple of str
-        Numbers that are passed, whatever the order of the runs.
+        Numbers that are passed for every order of the runs.
     """
 
     forward: Part

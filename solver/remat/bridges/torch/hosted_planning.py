@@ -53,7 +53,7 @@ def document_with_host(
     Returns
     -------
     dict
-        What the forward returns stays on the device, as its caller holds it: it counts throughout.
+        Results of the forward count throughout: the caller keeps them on the device.
     """
     reserve = split["reserve"]
     returned = {value: captured.joint.values[value] for value in captured.joint.returned}

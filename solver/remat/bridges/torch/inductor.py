@@ -128,7 +128,7 @@ class _Within(CustomPartitionerFn):
         return self.partition(gm, joint_inputs, **given)
 
     def uuid(self) -> str:
-        """Return a text that is the same for all: Inductor's cache of kernels goes by the graphs."""
+        """Return a constant text: Inductor's cache of kernels uses the graphs as keys."""
         return f"remat {__version__}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -185,11 +185,12 @@ class Compiler:
         self.tangents: list[Any] = []
         self.outputs = 0
 
-    def compile(self, partition: Partition) -> Callable[..., Any]:
+    def compile(self, partition: Partition, *, reuse: bool = True) -> Callable[..., Any]:
         """Return the compiled graph.
 
         The cache of AOTAutograd is left out, since it would skip the partition, and with it the plan. Inductor's cache
-        of compiled graphs is used.
+        of compiled graphs is used. Without `reuse`, the code frees each buffer after its last use; otherwise it may
+        keep the buffer for a later one of the same size.
         """
         config: Any = import_module("torch._inductor.config")
         functorch: Any = import_module("torch._functorch.config")
@@ -213,13 +214,13 @@ class Compiler:
 
         graph = fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # Inductor changes what it is given
         with (
-            config.patch(custom_partitioner_fn=_Within(noted)),
+            config.patch(custom_partitioner_fn=_Within(noted), allow_buffer_reuse=reuse and config.allow_buffer_reuse),
             functorch.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
         ):
             return compiler.compile_fx(graph, self.inputs, inner_compile=inner)  # type: ignore[no-any-return]
 
     def account(self, workspace: Workspace | None = None) -> Account | None:
-        """Return what forward and backward allocate; None for a graph without a backward."""
+        """Return the allocations of forward and backward; None for a graph without a backward."""
         if len(self.programs) != 2:
             return None
         programs = self.programs[0], self.programs[1]
@@ -251,7 +252,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A plan that was compiled.
+    """A compiled plan.
 
     Attributes
     ----------
@@ -280,7 +281,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Planner:
-    """The arguments with which graphs are planned.
+    """The arguments for planning graphs.
 
     Attributes
     ----------
@@ -313,7 +314,7 @@ class Planner:
         return in_bytes(captured, choices)
 
     def _own_orders(self, captured: Captured) -> Callable[[], list[list[str]]]:
-        """Return what makes the orders of Inductor's own partitioner, once for all attempts."""
+        """Return a function that makes the orders of Inductor's own partitioner, once for all attempts."""
         made = captured.others
         assert made is not None
 
@@ -325,7 +326,7 @@ class Planner:
         return orders
 
     def _note_rivals(self, captured: Captured, choices: Choices) -> None:
-        """Note what Inductor's own orders take by the fusion model."""
+        """Store the peaks and overheads of Inductor's own orders by the fusion model."""
         if self.rivals or captured.others is None or choices.plan is not None:
             return
         for order in captured.others():
@@ -333,7 +334,7 @@ class Planner:
             self.rivals.append(Rival(tuple(order), plan.peak, plan.overhead))
 
     def attempt(
-        self, compiler: Compiler, aim: int | None, order: Sequence[str] | None = None
+        self, compiler: Compiler, aim: int | None, order: Sequence[str] | None = None, *, reuse: bool = True
     ) -> Attempt | Callable[..., Any]:
         """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled.
 
@@ -343,6 +344,8 @@ class Planner:
         aim : int or None
         order : sequence of str, optional
             The runs, instead of a plan.
+        reuse : bool
+            As for `Compiler.compile`.
         """
         made: list[tuple[Captured, Plan, Choices]] = []
 
@@ -361,7 +364,7 @@ class Planner:
             made.append((captured, plan, whole))
             return build(captured, emit(captured.joint, captured.members(plan.runs)))
 
-        compiled = compiler.compile(partition)
+        compiled = compiler.compile(partition, reuse=reuse)
         account = compiler.account(self.workspace)
         if not made or account is None:
             return compiled
@@ -374,8 +377,9 @@ class Planner:
 def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., Any], Plan | None]:
     """Plan and compile a graph so that the generated code stays within the budget.
 
-    The fusion model predicts Inductor's code. If the generated code exceeds the budget, the graph is planned again with
-    a smaller budget; if much of the budget is left, with a larger one.
+    The fusion model predicts Inductor's code. If the generated code exceeds the budget, the plan is compiled once more
+    without reuse of buffers; from then on all code is. If that exceeds the budget as well, the next plan has a smaller
+    budget; if much of the budget is left, a larger one.
 
     Returns
     -------
@@ -391,10 +395,13 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
     last: Attempt | None = None
     aim: int | None = None
     refusal: TooSmallError | None = None
-    unforeseen = 0
+    unforeseen, reuse = 0, True
     for _ in range(ATTEMPTS):
         try:
-            made = planner.attempt(compiler, aim)
+            made = planner.attempt(compiler, aim, reuse=reuse)
+            if reuse and isinstance(made, Attempt) and made.budget is not None and made.need > made.budget:
+                reuse = False
+                made = planner.attempt(compiler, None, made.plan.runs, reuse=reuse)
         except TooSmallError as error:
             if last is None:
                 raise
@@ -414,7 +421,7 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
             break
     assert last is not None
     assert last.budget is not None
-    best = _best_of_rivals(compiler, planner, best, last)
+    best = _best_of_rivals(compiler, planner, best, last, reuse=reuse)
     if best is not None:
         return best.compiled, best.plan
     if refusal is not None:
@@ -426,7 +433,9 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
     )
 
 
-def _best_of_rivals(compiler: Compiler, planner: Planner, best: Attempt | None, last: Attempt) -> Attempt | None:
+def _best_of_rivals(
+    compiler: Compiler, planner: Planner, best: Attempt | None, last: Attempt, *, reuse: bool
+) -> Attempt | None:
     """Return the best plan, or an order of Inductor's own partitioner that is faster and whose code fits, too.
 
     The fusion model may take its peak for too high, or that of every plan for too low.
@@ -440,7 +449,7 @@ def _best_of_rivals(compiler: Compiler, planner: Planner, best: Attempt | None, 
         known = best is not None and rival.runs == tuple(best.plan.runs)
         if known or rival.modelled + reserve > (1 + ABOVE) * last.budget:
             continue
-        made = planner.attempt(compiler, None, rival.runs)
+        made = planner.attempt(compiler, None, rival.runs, reuse=reuse)
         if isinstance(made, Attempt) and made.need <= last.budget:
             return made
         tries += 1
@@ -458,7 +467,7 @@ def _as_generated(plan: Plan, account: Account) -> Plan:
 
 
 def by_shape(graph: Any, inputs: list[Any], compile_fixed: Callable[[Any, list[Any]], Any]) -> Callable[..., Any]:
-    """Compile a graph; if sizes are among its inputs, for each set of sizes with which it is called."""
+    """Compile a graph; if sizes are among its inputs, compile it once for each set of sizes in a call."""
     if not any(isinstance(given, torch.SymInt) for given in inputs):
         return compile_fixed(graph, inputs)  # type: ignore[no-any-return]
     known: dict[Any, Callable[..., Any]] = {}

@@ -171,7 +171,7 @@ class Interpreter:
         return self.operation(name, views)()
 
     def operation(self, name: str, views: dict[str, Any]) -> Callable[[], Any]:
-        """Return a node's operator with its arguments, on the tensors that are there."""
+        """Return a node's operator with its arguments, on the resident tensors."""
         node = self.captured.by_name[name]
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda read: self._tensor(read.name, views))
         return partial(node.target, *args, **kwargs)

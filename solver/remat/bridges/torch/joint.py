@@ -35,14 +35,14 @@ DONE = ":done"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something that runs: a node that is no view, the boundary, or dropout from its mask.
+    """A unit of execution: a node that is no view, the boundary, or dropout from its mask.
 
     Attributes
     ----------
     name, node : str
         `node` is empty for the boundary.
     reads, writes : tuple of str
-        Values, those of no size included.
+        Values, including those of size zero.
     phase : str
     again : bool
         Whether it may run more than once.
@@ -71,7 +71,7 @@ class Joint:
     values : dict of str to int
         Bytes of each value that a task or the boundary makes.
     owned : dict of str to tuple of str
-        The values at which a node's tensors look; inputs look at none.
+        The values whose storage a node's tensors use; inputs have none.
     maker : dict of str to str
         For each CALL that is a task, and the ITEMs of one, the task's node.
     size_of : dict of str to str
@@ -108,7 +108,7 @@ class Joint:
     # ------------------------------------------------------------------------------------- storages
 
     def _place(self, node: Node) -> None:
-        """Find the values of a node's tensors, and whether it makes them or looks at them."""
+        """Find the values of a node's tensors, and whether the node makes them or views them."""
         held = [tensor for tensor in node.tensors if tensor is not None]
         if node.role in (Role.INPUT, Role.CONSTANT):
             self._given.update(tensor.storage for tensor in held)
@@ -133,7 +133,7 @@ class Joint:
                 self.size_of[node.name] = made
 
     def with_sizes(self, recording: Recording) -> Joint:
-        """Return the same graph with other sizes: those of a recording that differs in nothing else."""
+        """Return the same graph with the sizes of another recording; the recordings must agree in all else."""
         made = copy.copy(self)
         made.recording = recording
         made.nodes = {node.name: node for node in recording.nodes}
@@ -149,7 +149,7 @@ class Joint:
         return self.nodes[name].role in (Role.CALL, Role.ITEM) and name not in self.maker
 
     def waits_of(self, task: str) -> tuple[str, ...]:
-        """Return the waits for the result of a collective, directly behind which they run."""
+        """Return the waits for the result of a collective; they run directly after it."""
         return self._waits.get(task, ())
 
     @cached_property
@@ -235,7 +235,7 @@ class Joint:
         return found
 
     def _size_order(self) -> Iterator[tuple[str, str]]:
-        """Yield precedence pairs of tasks: off whose result a size is read, and who needs that size."""
+        """Yield precedence pairs of tasks: the task whose result shows a size, and a task that needs the size."""
         for name in self._written if self.size_of else ():
             for base in self.bases(self.nodes[name].inputs):
                 if base in self.size_of:
@@ -299,7 +299,7 @@ class Joint:
                 stale |= renewed
 
     def _wanted(self, renewed: set[str]) -> bool:
-        """Whether anything but buffers and other normalisations depends on new statistics."""
+        """Whether an operator other than a normalisation or a buffer update depends on new statistics."""
         for reader in self._written:
             node = self.nodes[reader]
             read = renewed.intersection(self.bases(node.inputs))

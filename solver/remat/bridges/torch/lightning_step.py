@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import sys
 from collections.abc import Callable
@@ -18,7 +17,12 @@ LOGS = ("log", "log_dict")
 
 def is_lightning(module: Any) -> bool:
     """Whether a module is a `LightningModule` with a training step."""
-    return isinstance(module, _classes()) and callable(getattr(module, "training_step", None))
+    return is_lightning_class(type(module))
+
+
+def is_lightning_class(kind: type[Any]) -> bool:
+    """Whether a class is a `LightningModule` with a training step."""
+    return issubclass(kind, _classes()) and callable(getattr(kind, "training_step", None))
 
 
 def _classes() -> tuple[Any, ...]:
@@ -32,21 +36,18 @@ class PlannedStep:
 
     Parameters
     ----------
-    owner : object
-        What compiled it: its attribute `step` is this one, also in copies and loaded files.
     module : LightningModule
     compiled : callable
         Compiles a function.
     """
 
-    def __init__(self, owner: Any, module: Any, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def __init__(self, module: Any, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         if not getattr(module, "automatic_optimization", True):
             raise TorchError(
                 f"{type(module).__name__} uses manual optimization, so its training_step is not a step from inputs to "
                 "a loss; compile a module that returns the loss: self.step = remat.torch.compile(loss_module)"
             )
         original = type(module).training_step.__get__(module)
-        self.owner = owner
         self.module = module
         self._log = {name: getattr(type(module), name).__get__(module) for name in LOGS}
 
@@ -76,14 +77,6 @@ class PlannedStep:
         for name, (given, options) in entries:
             self._log[name](*given, **options)
         return returned
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Return the step of the copy."""
-        return copy.deepcopy(self.owner, memo).step
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
-        """Be saved as the step of its owner."""
-        return getattr, (self.owner, "step")
 
 
 def _detached(tensor: Any) -> Any:

@@ -101,7 +101,7 @@ def unseen() -> Any:
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
     """Return the result of a call, and the allocator's peak above its level before the call.
 
-    Python's garbage collector rests meanwhile: what it frees of earlier calls would lower the level at any time.
+    Python's garbage collector is off meanwhile, because garbage of earlier calls would lower the level when freed.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -133,7 +133,7 @@ def _allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
 
 
 def clock() -> float:
-    """Return seconds: CPU time where operators run on one thread of the CPU, since other programs do not change it."""
+    """Return seconds: CPU time if operators run on one thread of the CPU, because other programs do not affect it."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         return time.perf_counter()

@@ -178,7 +178,7 @@ class Watch:
         return self._open[id(emitted)].pop().run(1, arguments)
 
     def fill(self, report: Report) -> None:
-        """Compare what was predicted with what was measured."""
+        """Compare the prediction with the measurement."""
         rows: dict[str, Row] = {}
         samples: dict[str, list[float]] = {}
         workspace: dict[str, int] = {}
@@ -238,7 +238,7 @@ def observe(module: Any) -> Iterator[Report]:
     Parameters
     ----------
     module : torch.nn.Module or Backend
-        What `remat.torch.compile` or `remat.torch.backend` returned.
+        A result of `remat.torch.compile` or `remat.torch.backend`.
 
     Yields
     ------

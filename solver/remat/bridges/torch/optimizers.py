@@ -1,4 +1,4 @@
-"""Memory that an optimizer keeps for trained parameters, and that its step takes for a moment."""
+"""Memory of an optimizer: its states, and the temporaries of its step."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ class Trained:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """Memory that an optimizer keeps for trained parameters, and that its step takes for a moment.
+    """Memory of an optimizer: its states, and the temporaries of its step.
 
     Attributes
     ----------
     states : float
         Tensors of a parameter's own size and type.
     bytes_per_element : float
-        Bytes for each element of a parameter, of whatever type: 4 for a copy in full precision, 2 for two states in
-        eight bits.
+        Bytes per element of a parameter, for every type: 4 for a copy in full precision, 2 for two states of eight
+        bits.
     fixed : int
         Additional bytes, independent of the parameters.
     step_copies : float
-        Copies of all trained parameters that a step makes for a moment.
+        Temporary copies of all trained parameters in a step.
     step_tensors : float
-        Copies of the largest trained parameter that it makes for a moment.
+        Temporary copies of the largest trained parameter in a step.
     named : Named or None
         A known optimizer; the other figures are 0 then.
     """
@@ -90,14 +90,14 @@ class Optimizer:
         return ceil(states * size + self.bytes_per_element * elements) + self.fixed
 
     def step_bytes(self, trained: Sequence[Trained], device: str) -> int:
-        """Bytes that a step takes for a moment, on a type of device and with the parameters in their order."""
+        """Bytes of a step's temporaries on a type of device; `trained` is in the optimizer's order."""
         sizes = [tensor.size for tensor in trained]
         if self.named is not None:
             return self.named.temporaries(device).bytes(sizes, [tensor.elements for tensor in trained])
         return ceil(self.step_copies * sum(sizes) + self.step_tensors * max(sizes, default=0))
 
     def others(self, trained: Sequence[Trained], device: str) -> Iterator[tuple[str, int]]:
-        """Yield the other implementations of a known optimizer, with the bytes that their steps take for a moment."""
+        """Yield the other implementations of a known optimizer, with the bytes of their temporaries."""
         if self.named is not None:
             for implementation in self.named.known.steps:
                 if implementation != self.named.on(device):
@@ -117,7 +117,7 @@ def read_optimizer(optimizer: str | None) -> Optimizer:
     OptionError
         For a name that is neither known nor a file.
     InstanceError
-        For a file that says something else.
+        For a file of another form.
     """
     if optimizer is None:
         return Optimizer()

@@ -29,7 +29,7 @@ class Chooser(Protocol):
 
     @property
     def observing(self) -> Surroundings | None:
-        """What observes the present step."""
+        """The observer of the present step."""
         ...
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
@@ -105,7 +105,7 @@ class Orders:
         return self.runs[runs]
 
     def _outside(self) -> Any:
-        """Return a context for a graph, in whose list everything is put that the graph makes."""
+        """Return a context for a graph, and a list that receives every tensor of the graph."""
         outside = self.chooser.observing
         return nullcontext([]) if outside is None else outside.graph()
 

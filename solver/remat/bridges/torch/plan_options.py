@@ -37,9 +37,9 @@ class Choices:
     optimizer : str, optional
         ``adamw``, ``adamw-fused``, ... (`remat.generate.optimizers`), or a file (`remat.torch.read_optimizer`).
     reserve : int, str or None
-        Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
+        Bytes that plans leave free: by default 1 GiB on a device, 0 on the CPU.
     accumulate : bool
-        Gradients of an earlier step are there already.
+        Gradients of earlier steps are resident.
     plan : path, optional
         A plan file to use instead of solving.
     cache : path, optional
@@ -135,7 +135,7 @@ def read_size(size: Any, argument: str) -> int:
     Raises
     ------
     OptionError
-        If it is none, with the name of the argument.
+        If it is no size; the error names the argument.
     """
     try:
         return parse_budget(size)

@@ -70,8 +70,8 @@ class Plan:
     runs : tuple of str
         The tasks in order.
     split : mapping of str to int
-        Bytes of the budget: parameters, buffers, inputs, constants, the optimizer's states, gradients that are there
-        already, reserve; `gradients` are the new ones that are there at the peak, `activations` the rest of it.
+        Bytes of the budget: parameters, buffers, inputs, constants, the optimizer's states, gradients of earlier
+        steps, reserve; `gradients` are the new ones that are resident at the peak, `activations` the rest of the peak.
     peak : int
         The verified peak of forward and backward, the reserve not counted.
     overhead : float
@@ -85,13 +85,12 @@ class Plan:
     optimizer : str
         The optimizer with the implementation of its step, such as ``adamw-foreach``.
     portable : tuple of (str, str)
-        Tasks in the order of the program with descriptions that no device changes, if the plan is for a device that
-        was not there.
+        Tasks in program order with device-independent descriptions, if the plan was made for an absent device.
     reserved : int
         Bytes that PyTorch's caching allocator is predicted to reserve for forward and backward, without the context of
         the device; 0 if the device has no such allocator.
     host : mapping of str to int
-        With the optimizer at the host: what is there throughout, by kind.
+        With the optimizer at the host: the permanent bytes of the host, by kind.
     whole_step : Result or None
         With the optimizer at the host: the verified schedule of the whole step, with updates and copies of gradients
         and parameters. Its `makespan` is the predicted time of a step.
@@ -302,7 +301,7 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
 
 
 def _from_elsewhere(captured: Captured, document: Mapping[str, Any], source: str) -> Plan:
-    """Return a plan that was made without this device: the same runs of the tasks here, verified with their sizes."""
+    """Return a plan that was made without this device: the same runs, verified with the sizes of the tasks here."""
     mine, theirs = portable_tasks(captured), [tuple(entry) for entry in document["portable"]]
     for (name, here), (_, there) in zip(mine, theirs, strict=False):
         if here != there:
@@ -324,7 +323,7 @@ def _from_elsewhere(captured: Captured, document: Mapping[str, Any], source: str
 
 
 def portable_tasks(captured: Captured) -> tuple[tuple[str, str], ...]:
-    """Return the tasks of a step with short descriptions that no device changes."""
+    """Return the tasks of a step with short device-independent descriptions."""
 
     def described(task: Task) -> str:
         node = captured.joint.nodes.get(task.node)
@@ -382,18 +381,17 @@ def _check_step(
     device = device_of(captured)
     optimizer = read_optimizer(choices.optimizer)
     named = optimizer.called(device) or str(choices.optimizer)
-    reserve = f" with {format_size(split['reserve'])} in reserve" if split["reserve"] else ""
+    reserve = f", {format_size(split['reserve'])} of it in reserve" if split["reserve"] else ""
     said = (
         f"{_verdict(choices, proved=True)}: optimizer.step() of {named} takes {format_size(needed, both=True)}{reserve}"
+        f"; recomputation does not reduce this; the largest parts are {listed(step, 3)}"
     )
-    said += ", with any recomputation"
     others = optimizer.others(trained_of(captured.recording, captured.parameter_order), device)
     name, other = min(others, key=lambda entry: entry[1], default=("", step["temporaries"]))
     if other < step["temporaries"]:
         least = needed - step["temporaries"] + other
-        fits = "which fits" if least <= budget else "which does not fit either"
-        said += f", and {name} {format_size(least)}, {fits}"
-    said += f"; of it {listed(step, 3)}"
+        fits = "fits" if least <= budget else "does not fit either"
+        said += f"; {name} takes {format_size(least)} and {fits}"
     raise TooSmallError(said, proved=True)
 
 
@@ -514,7 +512,7 @@ def plan_of(
     step: Mapping[str, int] | None = None,
     optimizer: str = "",
 ) -> Plan:
-    """Return the plan that a verified schedule of a captured step is.
+    """Return a verified schedule of a captured step as a plan.
 
     Parameters
     ----------
@@ -522,9 +520,9 @@ def plan_of(
     result : remat.Result
         A result of `captured.instance()`.
     split : mapping of str to int, optional
-        What of the peak lies in memory throughout, and the reserve; nothing by default.
+        The static bytes of the peak, and the reserve; by default none.
     step : mapping of str to int, optional
-        What is in memory during the step of the optimizer.
+        The bytes in memory during the optimizer's step, by kind.
     optimizer : str
         Its name.
     """
@@ -559,9 +557,10 @@ def plan_of(
 def _of_target(captured: Captured, reserve: int) -> str:
     """Return the note of a plan for an absent device, with the mapped operators."""
     found = ", ".join(f"{count} {name}" for name, count in mapped_operators(captured.recording).items())
+    kept = f"; {format_size(reserve)} is in reserve for context and fragmentation" if reserve else ""
     return (
         f"planned for the absent device {captured.target}: PyTorch traced operators of the CPU, and rules mapped "
-        f"those that differ ({found or 'none'}); {format_size(reserve)} is in reserve for context and fragmentation"
+        f"those that differ ({found or 'none'}){kept}"
     )
 
 

@@ -69,8 +69,8 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
     Returns
     -------
     Result
-        Its peak and its makespan are the verifier's. Runs in the backward of what the forward returned are left out, in
-        the partition's favour: the caller holds that anyway.
+        Peak and makespan are the verifier's. If the backward recomputes results of the forward, these runs are left
+        out, in favour of the partition: the caller holds the results.
     """
     joint = captured.joint
 

@@ -46,7 +46,7 @@ def bucket_bytes(module: Any) -> int:
 
 
 def check_distributed(module: Any, choices: Choices) -> None:
-    """Refuse what cannot be planned over several processes."""
+    """Refuse modules and choices that cannot be planned over several processes."""
     if not is_distributed(module) and wrapped(module) is None:
         return
     if not torch.distributed.is_initialized():
@@ -83,7 +83,7 @@ def group_of(module: Any) -> Any:
 
 
 def agree(module: Any, choices: Choices, make: Callable[[], tuple[Plan, Orders]]) -> tuple[Plan, Orders, Orders]:
-    """Plan, and agree with the other ranks on the orders to run: those of the first rank, where the programs are equal.
+    """Plan, and agree with the other ranks on the orders: ranks with equal programs use those of the first rank.
 
     Ranks with other sizes keep their orders; collectives run in program order on all ranks.
 
@@ -125,7 +125,7 @@ def agree(module: Any, choices: Choices, make: Callable[[], tuple[Plan, Orders]]
 
 
 def _exchange(module: Any, mine: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what all ranks say, in their order."""
+    """Return the statements of all ranks, in the order of the ranks."""
     group, distributed = group_of(module), torch.distributed
     found: list[Any] = [None] * distributed.get_world_size(group)
     try:

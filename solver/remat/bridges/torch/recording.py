@@ -39,7 +39,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tensor: the storage that it looks at, its shape and its type."""
+    """A tensor: its storage, its shape and its type."""
 
     storage: int
     shape: tuple[int, ...] = ()
@@ -56,13 +56,13 @@ class Node:
         Unique in its graph; another release of PyTorch may name it otherwise.
     role : Role
     operator : str
-        ``aten.mm.default``; for inputs what they are: ``parameter``, ``buffer``, ``input``, or ``size``.
+        ``aten.mm.default``; for inputs their kind: ``parameter``, ``buffer``, ``input``, or ``size``.
     arguments : str
         All arguments as text, nodes as ``#`` and their index.
     inputs : tuple of str
         Nodes that it reads.
     tensors : tuple of Held or None
-        What it returns, element by element.
+        Its results, element by element.
     several : bool
         Whether it returns a tuple or a list.
     item : int
@@ -74,8 +74,7 @@ class Node:
     effect : bool
         Whether it has side effects.
     statistics : tuple of str
-        Inputs on which nothing depends that it returns, but for the items `renewed`: running statistics, of batch
-        normalisation while training.
+        Inputs on which only the results `renewed` depend: the running statistics of batch normalisation in training.
     renewed : tuple of int
         Items that are the new statistics.
     dropout : float or None
@@ -110,7 +109,7 @@ class Node:
 
     @property
     def collective(self) -> bool:
-        """Whether it exchanges tensors with other processes, which have to run it, too."""
+        """Whether it exchanges tensors with other processes, which must run it as well."""
         return self.operator.startswith(COLLECTIVES) and self.operator != WAIT
 
     @property
@@ -175,7 +174,7 @@ class Recording:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Recording:
-        """Read what `to_document` wrote."""
+        """Read a document of `to_document`."""
         if document.get("schema") != SCHEMA:
             raise TorchError(f"expected a recorded joint graph ({SCHEMA}), not {document.get('schema')!r}")
         return cls(

@@ -17,18 +17,18 @@ LABELS = {"optimizer": "optimizer states", "accumulated": "gradients of earlier 
 
 
 def label(name: str) -> str:
-    """Return what people read for a key of a split."""
+    """Return the printed name of a key of a split."""
     return LABELS.get(name, name)
 
 
 def listed(split: Mapping[str, int], most: int | None = None) -> str:
-    """Return the parts of a split in a line, largest first and at most so many."""
+    """Return the parts of a split in a line, largest first, at most `most` of them."""
     parts = sorted(((size, name) for name, size in split.items() if size), key=lambda part: -part[0])
     return ", ".join(f"{format_size(size)} {label(name)}" for size, name in parts[:most])
 
 
 def gradient_values(captured: Captured) -> frozenset[str]:
-    """Return the values that are gradients when the backward is over."""
+    """Return the values that are gradients at the end of the backward."""
     joint = captured.joint
     names = (name for name in captured.recording.gradients if name is not None)
     return frozenset(value for name in names for value in joint.owned[name])
@@ -40,7 +40,7 @@ def gradient_bytes(captured: Captured) -> int:
 
 
 def gradients_at_peak(captured: Captured, result: Result, events: list[Event]) -> int:
-    """Bytes of the gradients that are there at the peak of a schedule: 0 before its first step."""
+    """Bytes of the gradients that are resident at the peak of a schedule; 0 if the peak is before the first step."""
     last = None if result.report is None else result.report.peaks["memory"].step
     if last is None:
         return 0
@@ -66,14 +66,14 @@ def optimizer_step(captured: Captured, optimizer: Optimizer, split: Mapping[str,
     captured : Captured
     optimizer : Optimizer
     split : mapping of str to int
-        What lies in memory throughout, by kind.
+        Static bytes, by kind.
     device : str
         The type of the device.
 
     Returns
     -------
     dict
-        Static bytes as in `split`, all gradients, what the forward returned (its caller holds that), and the
+        Static bytes as in `split`, all gradients, the results of the forward (the caller holds them), and the
         temporaries of the step.
     """
     temporaries = optimizer.step_bytes(trained_of(captured.recording, captured.parameter_order), device)
@@ -87,9 +87,9 @@ def after_backward(captured: Captured, split: Mapping[str, int], left: Set[str] 
     ----------
     captured : Captured
     split : mapping of str to int
-        What lies in memory throughout, by kind.
+        Static bytes, by kind.
     left : set of str
-        Gradients that have left for a host within the backward.
+        Gradients that the backward has sent to a host.
     """
     joint = captured.joint
     gradients = gradient_values(captured)

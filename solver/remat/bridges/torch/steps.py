@@ -145,7 +145,7 @@ class Step:
         return None
 
     def check(self, peak: int, choices: Choices, where: str) -> None:
-        """Refuse a graph that exceeds the budget even with the smallest peak, beyond what earlier graphs hold."""
+        """Refuse a graph whose smallest peak and the bytes held by earlier graphs exceed the budget."""
         if not isinstance(choices.budget, (int, str)) or share_of(choices.budget) is not None:
             return
         held = sum(call.held for call in self.calls[:-1] if call.pending)
@@ -221,7 +221,7 @@ class Composition:
         return result
 
     def _producer(self, number: int, place: int) -> int:
-        """Return the call that made an argument of another, or the one before it."""
+        """Return the call that made an argument of a call; by default the previous call."""
         entry = self.calls[number].given[place]
         made = (k for k in range(number) if entry is not None and entry[0] in self.calls[k].made)
         return next(made, number - 1)
@@ -229,7 +229,7 @@ class Composition:
     def _outside(self, gone: dict[tuple[int, str], int]) -> list[dict[str, Any]]:
         """Return the tasks between the graphs, in order, with the values that live outside the graphs.
 
-        `gone` has the interval in which each gradient and each result goes that does not stay.
+        `gone` has the interval in which each gradient and result that does not stay is freed.
         """
         if self.observed is None:
             return []
@@ -265,7 +265,7 @@ class Composition:
         return tasks
 
     def _ends(self) -> dict[tuple[int, str], int]:
-        """Return the interval in which each gradient and each result goes that does not stay.
+        """Return the interval in which each gradient and result that does not stay is freed.
 
         A result that a later call takes stays until the backward of that call, which may have saved it.
         """
@@ -376,7 +376,7 @@ class Composition:
             return None
 
     def plan(self, runs: Sequence[Runs]) -> tuple[Plan, Sequence[Runs]]:
-        """Return the plan that the runs of each call are."""
+        """Return the plan with these runs of each call."""
         result = self.verified(runs)
         if result is None:
             raise TorchError("the order of the first rank is not a schedule on this one; give all ranks the same sizes")
@@ -399,7 +399,7 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
         For each call an order with a small peak.
     choices : Choices
     largest : int
-        What a share of the peak is a share of.
+        The peak to which a relative budget refers.
 
     Returns
     -------

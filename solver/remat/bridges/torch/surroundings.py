@@ -25,7 +25,7 @@ class Interval:
     Attributes
     ----------
     peak : int
-        The most bytes of what lives outside the graphs, and of gradients of the graphs that go in this interval.
+        The most bytes of storages outside the graphs, and of gradients of the graphs that are freed in this interval.
     level : int
         Bytes outside the graphs at its end, which stay while the next graph runs.
     """
@@ -42,9 +42,9 @@ class Observed:
     ----------
     intervals : list of Interval
     ends : dict of (int, int) to int
-        For each gradient of a call, by its place, the interval in which it goes; gradients that stay are missing.
+        For each gradient of a call, by its place, the interval in which it is freed; gradients that stay are missing.
     outputs : dict of (int, int) to int
-        The same for what the forward of a call returned.
+        The same for the results of a call's forward.
     foreign : set of (int, int)
         Arguments, by call and place, that live outside the graphs, such as gathered parameters.
     parameters : int
@@ -86,7 +86,7 @@ class Observed:
 
 
 class Surroundings(DispatchMode):
-    """Observes a step. It stays until the backward is over; after that it only passes operators on.
+    """Observes a step until the end of its backward; afterwards it passes operators on unobserved.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class Surroundings(DispatchMode):
                 self.observed.foreign.add((call, place))
 
     def take(self, tangents: Iterable[Any]) -> None:
-        """Exclude the tangents of a backward, which the plan counts; count those that others hold afterwards."""
+        """Exclude the tangents of a backward, which the plan counts, unless other code holds them afterwards."""
         for _, storage in _storages(tangents):
             reference = self._foreign.pop(storage._cdata, None)
             if reference is not None:
@@ -220,11 +220,11 @@ class Surroundings(DispatchMode):
         self._fixed.clear()
 
     def begin(self) -> None:
-        """Begin to observe."""
+        """Start observing."""
         self.__enter__()
 
     def leave(self) -> None:
-        """Stop to observe, and take the mode away if nothing was put on top of it."""
+        """Stop observing, and leave the mode if it is the innermost."""
         self.active = False
         modes: Any = import_module("torch.utils._python_dispatch")
         if modes._get_current_dispatch_mode() is self:

@@ -15,7 +15,7 @@ UNBOUNDED = 1 << 48
 
 
 def is_symbol(value: Any) -> bool:
-    """Whether a value is a number that is known at run time only."""
+    """Whether a value is a number that is only known at run time."""
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
@@ -43,7 +43,7 @@ class Symbols:
     Attributes
     ----------
     places : list of (symbol, int, int or None)
-        Where a call shows the value of a symbol: the input that is it, or the input and the dimension.
+        Where a call shows the value of a symbol: an input that is the symbol, or an input and its dimension.
     hints : tuple of int
         The values with which the graph was traced.
     """

@@ -36,7 +36,7 @@ ATTENTION = re.compile(r"aten\._scaled_dot_product_\w*attention\w*?(_backward)?\
 
 
 def target_of(target: str | None, costs: Any) -> str:
-    """Return the device to plan for: the one that is named, else that of a roofline's device; empty for the inputs'."""
+    """Return the device to plan for: the named one, else that of a roofline; empty for that of the inputs."""
     if target not in (None, *TARGETS):
         raise OptionError(f"there is no {target!r}; known are {', '.join(TARGETS)}", argument="target")
     if target is not None:
@@ -55,7 +55,7 @@ def is_mapped(target: str) -> bool:
 
 
 def check_here(target: str) -> None:
-    """Refuse to run operators of a device that is not here."""
+    """Refuse to run operators of an absent device."""
     if is_mapped(target):
         raise TorchError(
             f"{target} is absent, so operators cannot run on it or be measured; costs='roofline:H100-bf16', for "
@@ -122,13 +122,13 @@ def _kernel(query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, ena
 
 
 def _padded(tensor: Any, multiple: int) -> Any:
-    """Return a tensor whose rows have a multiple of so many numbers."""
+    """Return a tensor whose rows are padded to a multiple of `multiple` numbers."""
     missing = -tensor.shape[-1] % multiple
     return torch.nn.functional.pad(tensor, (0, missing)) if missing else tensor
 
 
 def _bias(mask: Any, query: Any, key: Any) -> Any:
-    """Return a mask as what memory-efficient attention adds to the scores."""
+    """Return a mask as the bias that memory-efficient attention adds to the scores."""
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(mask.logical_not(), -math.inf)
     length = mask.shape[-1]

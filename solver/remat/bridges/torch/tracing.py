@@ -175,7 +175,7 @@ class Recorder:
     stands_for : dict
         See `tidy`.
     kinds : sequence of str
-        What each input is.
+        The kind of each input.
     symbols : Symbols, optional
         Codes for the sizes of a graph whose sizes are not fixed.
     """
@@ -373,7 +373,7 @@ def source_of(node: Any) -> str:
 
 
 def values_of(value: Any) -> Any:
-    """Return arguments with what their nodes return in place of the nodes."""
+    """Return arguments in which the results of nodes replace the nodes."""
     return pytree.tree_map(lambda part: part.meta.get("val") if isinstance(part, fx.Node) else part, value)
 
 
@@ -387,7 +387,7 @@ def _flops(node: Any) -> Any:
 
 
 def formula_of(node: Any) -> Callable[..., Any] | None:
-    """Return what counts a node's operations; None for all but matrix products, convolutions and attention."""
+    """Return the function that counts the operations of a product, a convolution or attention; None for all others."""
     counter: Any = import_module("torch.utils.flop_counter")
     aten = torch.ops.aten
     same = {

@@ -29,7 +29,7 @@ class Away:
     size : int
         Bytes.
     event : event or None
-        When the latest copy of it is over; None: it is.
+        The end of its latest copy; None if that copy has ended.
     """
 
     buffer: Any
@@ -58,15 +58,15 @@ class Transfers(Protocol):
 
 
 def transfers_for(device: Any, host: int | None = None) -> Transfers:
-    """Return the copies between a device and its host, whose buffers hold at most so many bytes."""
+    """Return the copies between a device and its host; `host` limits the bytes of their buffers."""
     return Streams(device, host) if device.type == "cuda" else Plain()
 
 
 class Plain:
-    """Copies that are over when they return: for a device without streams, whose host copies are those of storages."""
+    """Synchronous copies, for a device without streams; a value at the host is a copy of its storage."""
 
     def offload(self, tensors: Mapping[str, Any]) -> Away:
-        """Copy a storage, unseen by what counts the bytes of the device."""
+        """Copy a storage; counters of device bytes do not see the copy."""
         storage = _storage(tensors)
         with unseen():
             copied = torch.empty(0, dtype=torch.uint8, device=_device(tensors)).set_(storage).clone()
@@ -80,7 +80,7 @@ class Plain:
         return _looking_at(fresh, away)
 
     def wait(self, away: Away) -> None:
-        """There is nothing to wait for."""
+        """Return at once: copies have ended."""
 
     def release(self, away: Away) -> None:
         """Forget the copy."""
@@ -108,7 +108,7 @@ class Streams:
         self.free: dict[int, list[Any]] = {}
 
     def _buffer(self, size: int) -> Any:
-        """Return a pinned buffer of this size, a used one if there is any."""
+        """Return a pinned buffer of this size, preferably a used one."""
         if self.free.get(size):
             return self.free[size].pop()
         if self.host is not None and self.taken + size > self.host:
@@ -150,7 +150,7 @@ class Streams:
 
 
 def copy_on(stream: Any, device: Any, source: Any, target: Any) -> Any:
-    """Copy on a stream, after all that the compute stream was given before, and return the event of the end."""
+    """Copy on a stream, after all earlier operations of the compute stream, and return the event of its end."""
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         target.copy_(source, non_blocking=True)
@@ -180,7 +180,7 @@ def _shapes(tensors: Mapping[str, Any]) -> dict[str, tuple[Any, int, Any, Any]]:
 
 
 def _looking_at(storage: Any, away: Away) -> dict[str, Any]:
-    """Return tensors that look at a storage as those did that left."""
+    """Return the tensors of an offloaded value, on a new storage."""
     return {
         name: torch.empty(0, dtype=dtype, device=away.device).set_(storage, offset, size, stride)
         for name, (dtype, offset, size, stride) in away.shapes.items()
@@ -196,7 +196,7 @@ def _known(device: Any, host: int | None) -> Transfers:
 
 
 def offload(tensor: Any, host: int | None) -> Any:
-    """Copy a tensor's storage to the host, and return the buffer, which knows the copy."""
+    """Copy a tensor's storage to the host, and return the buffer, which refers to the copy."""
     away = _known(tensor.device, host).offload({"": tensor})
     buffer, away.buffer = away.buffer, None
     buffer.remat_away = away

@@ -34,7 +34,7 @@ def check_module(module: Any) -> None:
 
 
 def check_backward_hooks(module: Any, *, itself: bool = False) -> None:
-    """Refuse backward hooks of submodules, which the joint graph does not show, or of the module itself, too."""
+    """Refuse backward hooks of submodules, which the joint graph does not show; on request also of the module."""
     for part in module.modules():
         if (part._backward_hooks or part._backward_pre_hooks) and (itself or part is not module):
             name = next(known for known, other in module.named_modules() if other is part)

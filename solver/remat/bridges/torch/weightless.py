@@ -24,7 +24,7 @@ def check_data(tensors: list[Any]) -> None:
 
 @contextmanager
 def stand_ins(module: Any, given: Any, target: str = "") -> Iterator[Any]:
-    """Yield the arguments with which a module is captured.
+    """Yield the arguments for capturing a module.
 
     On the device meta itself, PyTorch would choose operators that no real device uses, and save other results for the
     backward. Within the context, parameters, buffers and arguments are therefore fake tensors, on the device of those

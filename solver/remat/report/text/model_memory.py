@@ -79,10 +79,11 @@ def lines(asked: Asked) -> Iterator[str]:
     model = found.work.model
     trained = sum(part.repeat * part.amounts.trained for part in found.work.parts)
     some = "" if trained == model.parameters else f", {trained:,} trained"
+    reserve = f", of these {format_size(asked.reserve)} in reserve" if asked.reserve else ""
     head = [
         ("model", f"{model.name} ({model.family}), {model.parameters:,} parameters{some}"),
         ("step", asked.about),
-        ("budget", f"{_size(asked.budget)}, of these {format_size(asked.reserve)} in reserve"),
+        ("budget", _size(asked.budget) + reserve),
         *(("note", note) for note in model.notes),
     ]
     yield from (f"{label:<18}{text}" for label, text in head)

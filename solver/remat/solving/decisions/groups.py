@@ -59,9 +59,9 @@ class Group:
     memory : str
         The memory that holds them while offloaded.
     home : bool
-        Whether they are there initially, or required there at the end.
+        Whether this memory holds them initially, or must hold them at the end.
     at_once, bytes_at_once : int
-        Maximum number and bytes of the values that are there at once.
+        Maximum number and bytes of the values in this memory at once.
     time : int or float
         For recomputation: the time beyond the first runs.
     runs : int
@@ -69,9 +69,9 @@ class Group:
     most_runs : int
         For recomputation: the largest number of runs of one unit.
     of : str
-        The branch, or the stage and device, that it belongs to.
+        The branch, or the stage and device, of the group.
     batches : tuple of int
-        The micro-batches, from 0; empty where there are none.
+        The micro-batches, from 0; empty for other kinds.
     """
 
     decision: str

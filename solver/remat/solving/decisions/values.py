@@ -36,7 +36,7 @@ class Stay:
     end : int or float
         End of the step that frees it there; the makespan for a value that stays. Both are in the instance's time unit.
     size : int
-        The most bytes that it takes there meanwhile: fewer than the value's if only parts arrive.
+        The most bytes that it takes there during the stay: fewer than its size if only parts arrive.
     """
 
     memory: str
@@ -63,7 +63,7 @@ class Transfer:
     source, target : str
     start, end : int or float
     size : int
-        Bytes that are copied: fewer than the value's if a part moves.
+        Copied bytes: fewer than the value's size if only a part moves.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""Lifetimes of values in memories: what makes, reads and frees each copy of a value in a placed schedule."""
+"""Lifetimes of values in memories: producer, readers and release of each copy of a value in a placed schedule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Lifetime:
     freed : bool
         Whether the schedule frees it.
     before : Lifetime or None
-        The stay of the same value in the same memory that comes before.
+        The previous stay of the same value in the same memory.
     replaced : int or None
         The run that makes the value again while this one is resident: it ends with that run.
     complete, resident : bool

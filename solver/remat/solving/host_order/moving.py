@@ -280,7 +280,7 @@ class _Mover:
     # ------------------------------------------------------------------------------------- ends
 
     def _settle(self) -> None:
-        """Finish the copies that have ended, and free what nothing reads any more."""
+        """Finish the copies that have ended, and free values without further readers."""
         ended: list[Action] = []
         while self.flying and self.flying[0][0] <= self.now:
             _, _, copy = heapq.heappop(self.flying)
@@ -301,7 +301,7 @@ class _Mover:
             self._give_back(one)
 
     def _gates(self, over: list[Lifetime]) -> list[int]:
-        """Return the copies that have read or made lifetimes, which must be over before their bytes are free."""
+        """Return the copies that have read or made lifetimes; they must end before the bytes are free."""
         return [step for one in over for step in self.touching.get(one, ())]
 
     def _wait_in_program(self, copies: Iterable[int | None], drop: tuple[tuple[int, int], ...] = ()) -> None:

@@ -53,7 +53,7 @@ class Program:
     ----------
     operations : tuple of Run, Copy or Wait
     graph, machine
-        What it runs, and on what.
+        The task graph of its runs, and the machine.
     """
 
     operations: tuple[Operation, ...]
@@ -114,8 +114,8 @@ class Program:
         Returns
         -------
         int or float
-            A run begins when the one before it, and all waits before it, are over. A copy begins when its channel is
-            free, and when all that the compute stream was given before is done: another value may have had its bytes.
+            A run begins after the previous run and all earlier waits. A copy begins when its channel is free and all
+            earlier operations of the compute stream have ended, because another value may have had its bytes.
         """
         compute: Number = 0
         channels: dict[int, Number] = {}

@@ -38,9 +38,9 @@ class Binding:
     busy : mapping
         Busy share of the makespan for each processor and each used link.
     copy_time, hidden_time : number
-        Time of all copies on all links, and of it the time in which a processor runs a task.
+        Time of all copies on all links, and its part during which a processor runs a task.
     offloaded : tuple of str
-        In words, what waits in another memory.
+        Descriptions of the values that wait in another memory.
     """
 
     fullest: str

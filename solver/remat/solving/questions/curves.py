@@ -32,7 +32,7 @@ class Point:
         Capacity of the swept memory; None is unbounded.
     status, termination
     peak : int or None
-        Verified peak of the swept memory, of a pipeline of the fullest device; None without a schedule, like all
+        Verified peak of the swept memory (for a pipeline, of the fullest device); None without a schedule, like all
         figures of schedules below.
     makespan, recompute_time : int, float or None
     overhead : float or None
@@ -146,7 +146,7 @@ class Curve:
     termination : Termination
         Why the sweep ended.
     default_limit : float or None
-        The seconds of the default time limit, where the caller gave none.
+        Seconds of the default time limit; None if the caller gave a limit.
     """
 
     algorithm: str
@@ -176,7 +176,7 @@ class Curve:
         Parameters
         ----------
         budget : int, float, str or None
-            A size such as ``600_000_000`` or ``"600MB"``, as `Point.budget` says it; a share has no size here. None is
+            A size such as ``600_000_000`` or ``"600MB"``, as in `Point.budget`; shares are not accepted. None is
             unbounded.
 
         Raises
@@ -230,7 +230,7 @@ class Sweep(Shown):
     machine : mapping
         The `machine` part of the instance, capacities as given.
     memory : str
-        The memory whose budget is swept; of a pipeline the first device, whose budget is that of all devices.
+        The memory with the swept budget; for a pipeline the first device, whose budget is that of all devices.
     no_recompute_time : int or float
         Reference for overheads; includes mandatory transfers (`Problem.reference_time`).
     seed : int

@@ -55,7 +55,7 @@ LEAST = 0.05
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, the instance that it is for, and what other degrees would have given.
+    """A plan, its instance, and the makespans of other degrees.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Planned:
         With the devices, memories, micro-batches and ranks that were chosen.
     degrees : Degrees
     tried : mapping of Degrees to number or None
-        The makespan that each way to share the batch gives; None: nothing was found.
+        The makespan for each combination of degrees; None if no plan was found.
     """
 
     result: Result
@@ -237,7 +237,7 @@ def _without_plan(
 
 
 def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
-    """Return what another planner, or `auto`, finds where no plan was found: any plan, or a proof."""
+    """Return the answer of another planner, or of `auto`, if no plan was found: any plan, or a proof."""
     result = planned.result
     if planned.degrees != Degrees() or result.status is Status.INFEASIBLE:
         return result
@@ -270,11 +270,11 @@ def smallest_budget(
     Parameters
     ----------
     asked : iterable of (Problem, sequence of options)
-        The ways to share the batch, each with the options of successive searches. Those after the first are searched
-        only if they have a plan for less.
+        The combinations of degrees, each with the options of successive searches. Those after the first are searched
+        only if they have a plan for less memory.
     control, deadline
     known : int or None
-        A budget that is known to be enough.
+        A budget that is known to be sufficient.
 
     Returns
     -------
@@ -349,12 +349,12 @@ def _rank(planned: Planned, objective: str) -> tuple[bool, float, bool]:
 def pipeline_of(
     instance: Instance, *, devices: int | None, micro_batches: int | None, link: str | float | None
 ) -> PipelineInstance:
-    """Return an instance as a pipeline on so many devices.
+    """Return an instance as a pipeline on a number of devices.
 
     Raises
     ------
     OptionError
-        For other kinds than pipelines and chains with parameters, and where something is missing.
+        For kinds other than pipelines and chains with parameters, or if data are missing.
     """
     if isinstance(instance, ChainInstance):
         return _loaded(document_of_chain(instance, devices, micro_batches, link))
@@ -374,7 +374,7 @@ def pipeline_of(
 
 
 def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
-    """Return the entry of so many devices of the one type that there is."""
+    """Return the cluster entry with a number of devices of its single type."""
     if count < 1:
         raise OptionError(f"at least one, not {count}", argument="devices")
     kinds = list(dict.fromkeys((device.type_name, device.memory) for device in listed))

@@ -15,7 +15,7 @@ from remat.solving.result import Result
 
 
 def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
-    """Return the problem with another capacity of one memory (by index), or of all devices if it is one of theirs."""
+    """Return the problem with another capacity of one memory (by index); for a device memory, of all devices."""
     memories = budgeted_memories(problem.instance, problem.machine, memory)
     return problem.with_capacities({problem.machine.memories[index].name: budget for index in memories})
 
@@ -41,7 +41,7 @@ class Answered:
 
     @property
     def peak(self) -> int | None:
-        """The verified peak of that memory, of devices with one budget the largest; None without a schedule."""
+        """The verified peak of that memory, or the largest of devices with one budget; None without a schedule."""
         return largest_peak(self.result, self.memory)
 
     @property

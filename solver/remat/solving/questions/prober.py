@@ -112,7 +112,7 @@ class Effort:
 
     @property
     def default_limit(self) -> float | None:
-        """The seconds of the default time limit of all solves together; None if the user gave one, or there is none."""
+        """Seconds of the default time limit for all solves together; None if the user gave a limit or none applies."""
         return None if self.limit_given or self.deadline is None else AUTO_SECONDS
 
     @property
@@ -190,9 +190,9 @@ class Effort:
     ) -> tuple[Proposal, Any]:
         """Run one solve; return its proposal and its options.
 
-        It stops at a makespan of `enough`, and begins with the schedule of `start`, which fits. An algorithm that has
-        answered before and refuses this problem (its schedule would be too long, say) leaves it unknown, with the
-        reason as a note.
+        It stops at a makespan of `enough`, and begins with the schedule of `start`, which fits. If an algorithm that
+        has answered before refuses this problem (for example because its schedule would be too long), the answer is
+        unknown, with the reason as a note.
         """
         chosen = self.chosen(problem, solver)
         context = self.context(solver, left)
@@ -330,7 +330,7 @@ class Prober:
             yield answer
 
     def _at_peak(self, answer: Answered) -> Answered:
-        """Return a breakpoint at its own peak, for which the pool has it, too."""
+        """Return a breakpoint at its own peak, and add it to the pool."""
         found = answer.at_peak()
         if found is not answer:
             self.pool.note(found)

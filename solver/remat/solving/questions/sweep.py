@@ -87,9 +87,9 @@ def sweep(
     Notes
     -----
     For exact algorithms the minimum budget is exact, by bisection if they do not report it; for others the search
-    ends at 1 %. Between that and the largest peak the budgets stand in equal ratios, on the grid on which
-    anything can change (module `grid`). Where the least budget has the time of the largest, that is the
-    whole curve.
+    ends at 1 %. The budgets between it and the largest peak have equal ratios, on the grid of budgets at which the set
+    of schedules changes (`remat.solving.budget_grid`). If the schedules at both ends are equally fast, no other
+    budget is solved.
     """
     asked = (algorithms,) if isinstance(algorithms, (str, Algorithm)) else tuple(algorithms)
     problem = make_problem(one_division(load(instance)), machine=machine)

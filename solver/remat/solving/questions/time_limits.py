@@ -58,7 +58,7 @@ class Limits:
 
 
 def _plain(value: object) -> object:
-    """Return numbers that came as text as numbers; bare ones are in the instance's unit."""
+    """Convert numbers given as text; bare numbers are in the instance's unit."""
     if not isinstance(value, str):
         return value
     try:

@@ -47,7 +47,7 @@ class Look:
 
 @dataclass
 class SavedParts(Saved):
-    """What a saving forward leaves for the backward, in storages that can leave.
+    """The saved tensors of a forward, in storages that can be offloaded.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class SavedParts(Saved):
         self.given = self.made = None
 
     def own(self) -> Iterator[Part]:
-        """Yield the storages that can leave."""
+        """Yield the storages that can be offloaded."""
         for known in self.parts:
             part = known()
             if part is not None and part is not self.given and part is not self.made:
@@ -113,7 +113,7 @@ class PartsRunner(BlockRunner):
 
 
 class _Packer:
-    """What operators save in a forward, by storage."""
+    """Saved tensors of a forward, by storage."""
 
     def __init__(self, given: Any, fixed: set[int]) -> None:
         self.fixed = fixed
@@ -189,7 +189,7 @@ class Stays:
         return Copy(tensor, self.transfers, self.memory, what)
 
     def send_parts(self, saved: SavedParts, stage: int) -> Iterator[tuple[Part, Copy]]:
-        """Copy what a block has saved to the host."""
+        """Copy the saved tensors of a block to the host."""
         name = self.blocks[stage - 1].name
         parts = list(saved.own())
         missing = self.sizes[f"s{stage}"] - sum(int(part.tensor.nbytes) for part in parts)
@@ -217,7 +217,7 @@ class Copy:
         return self.transfers.reload(self.away)[""]
 
     def wait(self) -> None:
-        """Let what is issued next begin after the latest copy."""
+        """Let later operations begin after the latest copy."""
         self.transfers.wait(self.away)
 
     def release(self) -> None:

@@ -25,8 +25,8 @@ RUNS = re.compile(r"(Fe|F|B)[1-9]\d*|loss")
 class Move:
     """A copy to the device, or to the host (`leaves`).
 
-    The kind is w for parameters of a block, g for their gradients, x for its result, and s for what it saved. Stages
-    count from 1.
+    The kind is w for parameters of a block, g for their gradients, x for its result, and s for its saved tensors.
+    Stages count from 1.
     """
 
     kind: str
@@ -152,7 +152,7 @@ def _steps(result: Result, known: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def events_of(program: Program, length: int) -> list[Event]:
-    """Return what blocks follow: runs, drops, and moves with their ends."""
+    """Return the events that the blocks follow: runs, drops, and moves with their ends."""
     graph = program.graph
     values, tasks = graph.values, graph.tasks
     fixed = {values[value] for value in _copied(program) if not graph.size[value]}
@@ -194,7 +194,7 @@ def _copied(program: Program) -> set[int]:
 
 
 def _check(events: Iterable[Event], length: int) -> None:
-    """Refuse runs without their reads; what is on its way is there."""
+    """Refuse runs whose inputs are absent; a value that is being copied counts as present."""
     seen: list[Stage | Forget | Back] = []
     apart = False
     for event in events:

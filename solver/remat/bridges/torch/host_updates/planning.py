@@ -143,7 +143,7 @@ def whole_step(
     moved : Moved
         Its schedule, with copies between runs.
     host : mapping of str to int
-        What is at the host throughout: see `host_split`.
+        The permanent bytes of the host: see `host_split`.
     """
     assert choices.optimizer is not None
     bandwidth = read_bandwidth(choices.host_bandwidth)

@@ -102,7 +102,7 @@ class Slot:
         return sum(int(one.nbytes) for one in (self.gradient, self.applied) if one is not None)
 
     def take(self, gradient: Any) -> None:
-        """Copy a gradient to the host, or add it to the one that is there."""
+        """Copy a gradient to the host, or add it to the gradient at the host."""
         self.memory.take(int(gradient.nbytes), f"the gradient of {self.name}")
         with unseen(), torch.no_grad():
             target = self.link.buffer(gradient, gradient.dtype)

@@ -78,7 +78,7 @@ class Weights:
 
     @contextmanager
     def there(self, index: int) -> Iterator[None]:
-        """Have the parameters of a block on the device for a moment, unless they are there."""
+        """Keep the parameters of a block on the device within the context."""
         absent = [slot for slot in self.slots[index] if slot.is_away]
         for slot in absent:
             slot.link.wait(slot.come())
@@ -98,7 +98,7 @@ class Weights:
             self.runs -= 1
 
     def _guard(self, block: Block) -> None:
-        """Refuse copies of a block, and calls by anything but the planned module: its parameters are not there."""
+        """Refuse copies of a block, and calls outside the planned module: its parameters are at the host."""
 
         def check(*_: Any) -> None:
             if not self.runs:
@@ -114,7 +114,7 @@ class Weights:
         block.module.__dict__["__reduce_ex__"] = refuse  # copy.deepcopy and pickle would read freed memory
 
     def _keep_files(self, index: int, block: Any) -> None:
-        """Let `state_dict` of a block have the copies at the host, and `load_state_dict` write them."""
+        """Let `state_dict` of a block return the copies at the host, and `load_state_dict` write them."""
         slots = {id(slot.parameter): slot for slot in self.slots[index]}
         named = [
             (name, slots[id(tensor)])

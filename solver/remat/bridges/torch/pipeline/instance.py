@@ -44,8 +44,7 @@ def pipeline(
     blocks : str or sequence of str
         Names of the submodules that are the layers, as for `remat.torch.stages`.
     loss : callable, optional
-        Returns the loss from what the module returns. Default: the module returns the loss, alone or among other
-        things.
+        Returns the loss, given the result of the module. Default: the loss is the result, or a part of it.
     halves : bool
         Divide backwards in a half for the input and one for the parameters, as zero-bubble schedules do.
     optimizer : str, optional
@@ -58,8 +57,8 @@ def pipeline(
     Returns
     -------
     PipelineInstance
-        Sizes are bytes of live storages. A layer has the parameters, buffers and gradients of its block and of what
-        runs around it.
+        Sizes are bytes of live storages. A layer has the parameters, buffers and gradients of its block and of the
+        operators around the block.
 
     Raises
     ------
@@ -139,7 +138,7 @@ class _Measured:
     ----------
     layer : torch.nn.Module
     values : sequence
-        What arrives.
+        The tensors that arrive.
     finish : callable or None
         For the last layer: returns the loss from the layer's result.
     halves : bool
@@ -208,7 +207,7 @@ class _Measured:
         return [marks[1] - marks[0], marks[3] - marks[2], marks[4] - marks[3]]
 
     def _bytes(self, found: _Costs) -> list[Any]:
-        """Run the layer with storages counted, and return what arrives at the next one."""
+        """Run the layer with storages counted, and return the tensors for the next one."""
         held = [*self.layer.parameters(), *self.layer.buffers()]
         trained = [one for one in held if one.requires_grad]
         found.parameter_size, found.parameter_gradient_size = _bytes_of(held), _bytes_of(trained)

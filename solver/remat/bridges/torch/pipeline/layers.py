@@ -1,4 +1,4 @@
-"""A module cut into layers at its named blocks: a layer computes what its block needs, and runs the block.
+"""A module cut into layers at its named blocks: a layer computes the arguments of its block, and runs the block.
 
 `torch.export` traces the module with its blocks as opaque operators, so they stay the module's own submodules.
 Operations before the first block belong to the first layer; operations after a block belong to the layer of this block.
@@ -47,7 +47,7 @@ class Layers:
         Names of the blocks.
     modules : tuple of torch.nn.Module
         Each takes the tensors that arrive, and returns a tuple of those that leave. The first takes the leaves of the
-        module's arguments, the last returns the tensors in what the module returns.
+        module's arguments, the last returns the tensors of the module's result.
     arriving : tuple of tuple of Spec
         The tensors that each layer takes.
     inputs : TreeSpec
@@ -247,7 +247,7 @@ class _Cutter:
         )
 
     def _passing(self, index: int) -> list[Any]:
-        """Return the values that pass from a layer to the next one: made up to there, and read later."""
+        """Return the values that pass from a layer to the next one: made in this or earlier layers, read later."""
         found = []
         for node in self.graph.nodes:
             if node.op == "output" or node in self.free or node in self.values or self.layer[node] > index:

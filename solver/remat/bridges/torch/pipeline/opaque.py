@@ -10,8 +10,12 @@ from remat.bridges.torch.blocks import Block
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
 
-HERE = object()
-"""Marks the place of a tensor among leaves."""
+
+class _Here:
+    """Marks the place of a tensor among leaves; a class is the same object in copies."""
+
+
+HERE = _Here
 
 
 class _Call:

@@ -48,7 +48,7 @@ class Peers:
         self.group = self._dist.new_group(self._ranks, use_local_synchronization=True)
 
     def agree(self, said: Sequence[tuple[str, str]], problem: Exception | None) -> None:
-        """Check that no rank has a problem, and that all say the same.
+        """Check that no rank has a problem, and that all ranks agree.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Peers:
             logger.disabled = silent
 
     def add_gradients(self, parameter: Any, ranks: Sequence[int]) -> None:
-        """Let ranks that share a parameter have the sum of their gradients, added in the order of the ranks.
+        """Sum the gradients of a parameter over the ranks that share it, in the order of the ranks.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Peers:
         parameter.grad = total
 
     def _tell(self, error: BaseException) -> str:
-        """Put down a failure, unless another rank has, and return the first one."""
+        """Record a failure unless another rank has recorded one, and return the first one."""
         own = f"rank {self.rank} failed: {_line_of(error)}"
         with suppress(Exception):
             first = self.group.get_group_store().compare_set(_KEY, "", own)

@@ -55,7 +55,7 @@ class StagePlan:
 
 
 def read_plan(plan: Any, layers: int) -> StagePlan:
-    """Return the plan in a result, a document or a file, for a module with so many layers.
+    """Return the plan in a result, a document or a file, for a module with a number of layers.
 
     Raises
     ------

@@ -58,7 +58,7 @@ class Rerun:
         return values
 
     def again(self) -> None:
-        """Run the layers a second time, unless they have, and drop their inputs."""
+        """Run the layers a second time if they have run once, and drop their inputs."""
         inputs, self._inputs = self._inputs, None
         if inputs is None:
             return

@@ -1,6 +1,6 @@
 """PyTorch's pipeline stage and runtime with the memory of the plan, and losses by micro-batch.
 
-PyTorch allocates the buffers of all micro-batches before the first step, and keeps what it sends until the step ends.
+PyTorch allocates the buffers of all micro-batches before the first step, and keeps sent tensors until the step ends.
 Here a buffer exists from its receive to the backward, and a sent tensor until it has arrived.
 """
 
@@ -104,7 +104,7 @@ class _Stage:
     """A stage of a rank; its base class is PyTorch's `PipelineStage`."""
 
     def prepare(self: Any, arriving: Sequence[Spec], leaving: Sequence[Spec], sends: Sends) -> None:
-        """Accept arguments that the base class does not know."""
+        """Store the arguments that the base class does not have."""
         self.arriving, self.leaving, self.sends = arriving, leaving, sends
         self.outgoing: dict[int, tuple[Any, ...]] = {}
 

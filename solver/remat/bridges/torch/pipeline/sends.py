@@ -76,7 +76,7 @@ class Sends:
         ]
 
     def settle(self, kind: Kind, stage: int, batch: int) -> None:
-        """Let go of what has arrived when an operation begins."""
+        """Release the tensors that have arrived when an operation begins."""
         for send in self._arrived.get(operation_of(kind, stage, batch), ()):
             for work in self._works.pop(send, ()):
                 work.wait()

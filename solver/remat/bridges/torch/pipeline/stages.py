@@ -46,8 +46,8 @@ def stages(
         Names of the submodules that are the layers: ``layers.*``. The module calls them one after the other, each once.
         What runs before the first block belongs to the first layer, what runs after a block to the layer of this block.
     loss : callable, optional
-        Returns the loss from what the module returns and the target of a micro-batch. Default: the module returns the
-        loss, alone or among other things.
+        Returns the loss, given the result of the module and the target of a micro-batch. Default: the loss is the
+        result, or a part of it.
     group : ProcessGroup, optional
         The ranks of the pipeline; default: all.
     scale_gradients : bool
@@ -168,6 +168,10 @@ class Stages:
         )
         stage.prepare(arriving, leaving, self._sends)
         return stage
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        """Refuse copies and files: PyTorch's stages belong to a process group."""
+        raise TorchError("stages of a process group cannot be copied or pickled; save the state_dict() of the module")
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         """Yield the parameters of this rank, by their names in the module."""
