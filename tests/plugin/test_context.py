@@ -81,6 +81,23 @@ def test_what_is_found_aside_is_no_answer():
     assert not heard
 
 
+def test_a_part_starts_from_the_best_schedule_of_all():
+    whole = Context()
+    assert whole.known_steps is None
+    whole.report(STEPS, makespan=9)
+    assert whole.known_steps is STEPS
+    part = whole.part("other")
+    assert part.known_steps is STEPS
+    assert part.best_steps is None
+    worse, better = Steps.of_runs(np.array([1])), Steps.of_runs(np.array([0]))
+    part.report(worse, makespan=10)
+    assert part.known_steps is STEPS
+    part.report(better, makespan=8)
+    assert part.known_steps is whole.part("third").known_steps is better
+    # What runs aside may solve another problem.
+    assert whole.aside().known_steps is None
+
+
 def test_a_share_of_the_time_that_is_left():
     whole = Context(deadline=time.monotonic() + 1000)
     assert 200 < whole.aside(share=0.3).seconds_left <= 300

@@ -157,6 +157,15 @@ class Context:
         return self.best_steps is not None or self.best_pattern is not None
 
     @property
+    def known_steps(self) -> Steps | None:
+        """The best schedule known so far, a warm start included; None for steps that follow from a pipeline's orders.
+
+        Read it before the first report to start from it. In a part of another context, it is the best schedule of all
+        algorithms.
+        """
+        return self.best_steps if self.best_orders is None else None
+
+    @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline; None without one."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
@@ -346,6 +355,11 @@ class _Part(_Aside):
     def stopped(self) -> bool:
         """Whether this context has stopped, or the outer one has ended for all its algorithms."""
         return Context.stopped.__get__(self) or self._outer.ended
+
+    @property
+    def known_steps(self) -> Steps | None:
+        """The best schedule of the outer context: it also has this one's."""
+        return self._outer.known_steps
 
     def _impatient(self, now: float) -> bool:
         """Whether this algorithm and those before it have found nothing for longer than the patience."""

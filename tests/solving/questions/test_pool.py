@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -198,3 +199,43 @@ def test_search_goes_on_while_it_finds_smaller_budgets(shares, left):
     curve = Descending(shares)
     curve._find_smaller()
     assert len(curve.shares) == left
+
+
+class Shared(PortfolioCurve):
+    """A curve with given gaps; a limit stops each solve after its share of the time."""
+
+    def __init__(self, gaps):
+        self.gaps, self.seconds, self.shares = gaps, 100.0, []
+        self.effort = SimpleNamespace(deadline=0.0, within=self.within, gap=None)
+        graph = SimpleNamespace(tasks=range(1000))
+        self.prober = SimpleNamespace(problem=SimpleNamespace(graph=graph))
+        self.pool = SimpleNamespace(gap=self.gaps.get, refuted=-1)
+
+    @contextmanager
+    def within(self, share):
+        left = self.seconds * (1 - share)
+        self.seconds *= share
+        yield
+        self.seconds += left
+
+    def _over(self):
+        return self.seconds < 1e-9
+
+    def _ask(self, budget, member, left, enough=None):
+        share = self.seconds / left
+        self.shares.append((budget, share))
+        self.seconds -= share
+        return SimpleNamespace(result=SimpleNamespace(termination=Termination.TIME_LIMIT))
+
+
+def test_the_time_goes_where_the_gaps_are():
+    curve = Shared({10: None, 20: 0.5, 30: 0.0, 40: 0.01, 50: 0.25})
+    curve._deepen((50, 40, 30, 20, 10))
+    # A quarter of the time is shared equally; a settled budget gets no solve, and the ones after it its share.
+    first, second = dict(curve.shares[:4]), dict(curve.shares[4:])
+    assert first.keys() == second.keys() == {10, 20, 40, 50}
+    assert curve.seconds == pytest.approx(0)
+    assert all(5 <= share <= 25 / 3 for share in first.values())
+    # No schedule counts as a gap of 100 %; the smallest weight is 2 %.
+    weights = {10: 1.0, 20: 0.5, 40: 0.02, 50: 0.25}
+    assert second == pytest.approx({budget: 75 * weight / 1.77 for budget, weight in weights.items()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from pydantic import Field
 
 from remat.placement import Unplaceable, place
@@ -11,6 +12,8 @@ from remat.plugin import Context, Options, Problem, Proposal, Steps, run_in_orde
 from remat_algorithms.dag.anytime.bounds.bound_search import speaks_for_all
 from remat_algorithms.dag.anytime.decomposition import solve_in_parts
 from remat_algorithms.dag.anytime.final_answer import conclude
+from remat_algorithms.dag.anytime.initial_moment import plan_of
+from remat_algorithms.dag.anytime.known_schedule import known_runs
 from remat_algorithms.dag.anytime.local_search.reordering import Start, better_start
 from remat_algorithms.dag.anytime.order_attempt import Attempt
 from remat_algorithms.dag.anytime.separators import Parts, find_parts
@@ -19,8 +22,8 @@ from remat_algorithms.dag.first_schedule import report_first
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.steps import steps_of
 
-NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
-"""The note if the caller asked for a better order, but the graph has alternatives."""
+NOT_REORDERED = "reorder: the order stays as it is, since a value has several origins"
+"""The note if the caller asked for a better order, but needed tasks or inputs share a value."""
 
 PATIENCE = 30.0
 """Default time without a better schedule or bound after which the solve stops, in seconds."""
@@ -33,8 +36,8 @@ class DagAutoOptions(Options):
         None,
         ge=0,
         le=10_000_000,
-        description="number of rounds of ruin and recreate; if set, the result depends only on the seed. Default: "
-        "until optimality is proved, or the time limit or the patience is over",
+        description="number of rounds of ruin and recreate; if set, the result depends only on the seed, and the "
+        "solve ignores known schedules. Default: until optimality is proved, or the time limit or the patience is over",
     )
     patience: float | None = Field(
         None,
@@ -44,8 +47,8 @@ class DagAutoOptions(Options):
     )
     reorder: bool = Field(
         False,
-        description="search for an order of first runs with less recomputation; has no effect on graphs with "
-        "alternatives",
+        description="search for an order of first runs with less recomputation; has no effect if a value has several "
+        "origins, alternatives aside",
     )
 
 
@@ -60,8 +63,10 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     Notes
     -----
     O(accesses) for each schedule that the search evaluates; the bounds are mixed-integer programs. If everything fits
-    without recomputation, that schedule is returned at once.
+    without recomputation, that schedule is returned at once. A known schedule (a warm start, or the best one of other
+    algorithms) is the first plan if its first runs follow the order; with `reorder`, the search also takes its order.
     """
+    known_steps = None if options.iterations is not None else context.known_steps
     patience = options.patience or context.patience or PATIENCE
     report_first(problem, context)
     parts = None if options.reorder or problem.exceeded is not None else _parts(problem)
@@ -70,9 +75,12 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
         if joined is not None:
             return joined
     start = Start(stage_model(problem))
-    notes = (NOT_REORDERED,) if options.reorder and not start.model.simple else ()
-    if options.reorder and start.model.simple and problem.exceeded is None:
-        start = better_start(problem, start.model, context, patience / 2, options.iterations)
+    plain = start.model if start.model.simple else stage_model(problem, alternatives=False)
+    known = known_runs(problem, plain, known_steps)
+    notes = (NOT_REORDERED,) if options.reorder and not plain.simple else ()
+    if options.reorder and plain.simple and problem.exceeded is None:
+        better = better_start(problem, plain, context, patience / 2, options.iterations, known)
+        start = better if start.model.simple else _with_alternatives(problem, better)
     model, scope, budget = start.model, start.scope, problem.budget
     whole = keep_everything(model, problem)
     if whole is not None:
@@ -87,6 +95,8 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
         race.offer_steps(*start.steps)
     attempt = Attempt(race, options.iterations)
     attempt.begin()
+    # Not earlier: the first plans of the program are often better than an early schedule of others.
+    race.offer(None if known is None else known.plan(model))
     attempt.prove()
     termination = attempt.finish()
     race.watch()
@@ -101,6 +111,13 @@ def _parts(problem: Problem) -> Parts | None:
         return None
     steps = run_in_order(problem.graph, problem.machine, parts.order)
     return parts if isinstance(place(problem.graph, problem.machine, steps), Unplaceable) else None
+
+
+def _with_alternatives(problem: Problem, start: Start) -> Start:
+    """Return a start whose reruns may run alternatives, in the same order."""
+    model = stage_model(problem, np.array(start.model.task, dtype=np.int64))
+    plan = None if start.plan is None else plan_of(model, start.model.tasks_of(start.plan.item, start.plan.full))
+    return Start(model, start.scope, plan, start.steps)
 
 
 def keep_everything(model: StageModel, problem: Problem) -> Steps | None:

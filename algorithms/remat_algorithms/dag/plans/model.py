@@ -169,7 +169,7 @@ class StageModel:
         return total
 
 
-def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
+def stage_model(problem: Problem, order: IntArray | None = None, *, alternatives: bool = True) -> StageModel:
     """Build the model of a problem; O(size of the graph).
 
     Parameters
@@ -177,6 +177,8 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
     problem : Problem
     order : (needed tasks,) int64, optional
         Another topological order of the tasks in `problem.needed.once`.
+    alternatives : bool
+        Whether reruns may run other tasks instead.
     """
     graph, machine = problem.graph, problem.machine
     own = machine.processors[0].memory
@@ -189,7 +191,9 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
     writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
     chosen = order.tolist()
     repeatable = (graph.recomputable & ~graph.once).tolist()
-    items, twins = _items(graph, chosen, reads, writes, here, repeatable)
+    items, twins = chosen, [-1] * len(chosen)
+    if alternatives:
+        items, twins = _items(graph, chosen, reads, writes, here, repeatable)
     size: list[int] = graph.size.tolist()
     unit = _time_unit(graph, chosen)
     # Reruns without readers cost nothing: `runs_of` then omits the previous run.
@@ -234,7 +238,7 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
         lent=[0] * (len(chosen) + 1),
     )
     origins = [0] * len(size)
-    for value in (*(v for row in writes for v in row), *here):
+    for value in (*(v for row in (writes if alternatives else map(writes.__getitem__, items)) for v in row), *here):
         origins[value] += 1
     simple = len(items) == len(chosen) and all(count <= 1 for count in origins)
     return StageModel(graph, machine, tables, items, twins, simple, unit, own)

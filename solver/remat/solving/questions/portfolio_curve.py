@@ -23,6 +23,12 @@ MINIMUM_SHARE, QUICK_SHARE = 0.35, 0.25
 FURTHER, PROGRESS = 3, 0.95
 """Maximum number of further searches for the minimum budget at once, and the share to which one has to lower it."""
 
+FIRST_SHARE = 0.25
+"""Share of the time left that all members have at all budgets, before the budgets with larger gaps have more of it."""
+
+LEAST_WEIGHT = 0.02
+"""Smallest weight of a budget in the division of the time; the weight of others is their gap."""
+
 RESOLUTION = 0.005
 """Share of the budget to which the minimum budget is searched."""
 
@@ -103,7 +109,7 @@ class PortfolioCurve:
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    def _ask(self, budget: int | None, member: object, left: int, enough: float | None = None) -> Answered:
+    def _ask(self, budget: int | None, member: object, left: float, enough: float | None = None) -> Answered:
         assert isinstance(member, type(auto.AUTO))
         answer = self.prober.at(budget, left, member=member, enough=enough)
         self.told(answer)
@@ -145,21 +151,35 @@ class PortfolioCurve:
                     self._ask(budget, auto.QUICK, 1)
 
     def _deepen(self, budgets: Sequence[int | None]) -> None:
-        """Solve all budgets with all members, coarse to fine, and retry those that a limit has stopped."""
+        """Solve all budgets with all members, coarse to fine, and retry those that a limit has stopped.
+
+        First all solves share a part of the time equally. Then each gets time in proportion to the gap that is left.
+        """
         todo = coarse_to_fine(budgets)
-        while todo and not self._over():
-            cut: list[int | None] = []
-            for k, budget in enumerate(todo):
-                if self._over():
-                    return
-                if self._settled(budget):
-                    continue
-                answer = self._ask(budget, auto.ALONE, len(todo) - k)
-                if answer.result.termination in portfolio.CUT:
-                    cut.append(budget)
-            if self.effort.deadline is None:
-                return
-            todo = cut
+        with self.effort.within(FIRST_SHARE):
+            todo = self._solve_each(todo, lambda _: 1.0)
+        while todo and not self._over() and self.effort.deadline is not None:
+            todo = self._solve_each(todo, self._weight)
+
+    def _solve_each(self, budgets: list[int | None], weight: Callable[[int | None], float]) -> list[int | None]:
+        """Solve the budgets that are not settled; return those that a limit has stopped."""
+        cut: list[int | None] = []
+        for k, budget in enumerate(budgets):
+            if self._over():
+                return [*cut, *budgets[k:]]
+            if self._settled(budget):
+                continue
+            answer = self._ask(budget, auto.ALONE, sum(map(weight, budgets[k:])) / weight(budget))
+            if answer.result.termination in portfolio.CUT:
+                cut.append(budget)
+        return cut
+
+    def _weight(self, budget: int | None) -> float:
+        """Return the weight of a budget in the division of the time."""
+        if self._settled(budget):
+            return 0.0
+        gap = self.pool.gap(budget)
+        return 1.0 if gap is None else max(LEAST_WEIGHT, gap)
 
     def _settled(self, budget: int | None) -> bool:
         """Whether a budget needs no further search: proved too small, or within the requested gap."""

@@ -155,7 +155,7 @@ class Effort:
             solver = auto.AUTO
         return auto.read_options(problem, solver, options)
 
-    def context(self, solver: registry.Algorithm, left: int) -> Context:
+    def context(self, solver: registry.Algorithm, left: float) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
         deadline, now = self.deadline, time.monotonic()
         if deadline is not None and solver.anytime:
@@ -183,7 +183,7 @@ class Effort:
         self,
         problem: Problem,
         solver: registry.Algorithm,
-        left: int,
+        left: float,
         *,
         enough: Fraction | float | None = None,
         start: Answered | None = None,
@@ -257,7 +257,7 @@ class Prober:
     def at(
         self,
         budget: int | None,
-        left: int = 1,
+        left: float = 1,
         *,
         member: registry.Algorithm | None = None,
         enough: Fraction | float | None = None,

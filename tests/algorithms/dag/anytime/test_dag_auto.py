@@ -128,20 +128,34 @@ def test_with_enough_memory_nothing_is_recomputed():
     assert result.makespan == 60
 
 
+# In the listed order both sources are live at once, and they are not recomputable.
+BOTH_LIVE = [
+    {"id": "a", "time": 1, "size": 4, "recomputable": False},
+    {"id": "b", "time": 1, "size": 4, "recomputable": False},
+    {"id": "x", "time": 1, "size": 1, "reads": ["a"]},
+    {"id": "y", "time": 1, "size": 1, "reads": ["b"]},
+    {"id": "z", "time": 1, "size": 1, "reads": ["x", "y"]},
+]
+
+
 def test_infeasible_in_the_order_but_not_elsewhere():
-    # In the listed order both sources are live at once, and they are not recomputable.
-    tasks = [
-        {"id": "a", "time": 1, "size": 4, "recomputable": False},
-        {"id": "b", "time": 1, "size": 4, "recomputable": False},
-        {"id": "x", "time": 1, "size": 1, "reads": ["a"]},
-        {"id": "y", "time": 1, "size": 1, "reads": ["b"]},
-        {"id": "z", "time": 1, "size": 1, "reads": ["x", "y"]},
-    ]
-    result = solved(graph(tasks), 7)
+    result = solved(graph(BOTH_LIVE), 7)
     assert (result.status, result.scope) == ("unknown", SCOPE)
-    reordered = solved(graph(tasks), 7, options={"reorder": True})
+    reordered = solved(graph(BOTH_LIVE), 7, options={"reorder": True})
     assert reordered.makespan == 5
     assert reordered.status == "optimal"
+
+
+def test_another_order_of_a_graph_with_alternatives():
+    sizes = {"a": 4, "b": 4, "x": 1, "y": 1, "z": 1}
+    tasks = [
+        {**{key: entry for key, entry in task.items() if key != "size"}, "writes": [task["id"]]} for task in BOTH_LIVE
+    ]
+    tasks.append({"id": "other", "time": 3, "reads": ["a"], "writes": ["x"], "required": False})
+    values = [{"id": name, "size": size} for name, size in sizes.items()]
+    document = graph(tasks, values=values, outputs=["z"])
+    assert solved(document, 7).makespan is None
+    assert solved(document, 7, options={"reorder": True}).makespan == 5
 
 
 ALTERNATIVES = [
@@ -155,13 +169,14 @@ ALTERNATIVES = [
 
 @pytest.mark.parametrize("budget", [1, 7, 20])
 @pytest.mark.parametrize("reorder", [False, True])
-def test_a_note_where_alternatives_keep_the_order(budget, reorder):
+def test_a_note_where_several_origins_keep_the_order(budget, reorder):
     values = [{"id": name, "size": size} for name, size in (("x", 3), ("y", 2), ("z", 1), ("g", 1))]
-    document = graph(ALTERNATIVES, values=values, outputs=["g"])
+    # The tasks rewrite an input.
+    document = graph(ALTERNATIVES, values=values, inputs=["x"], outputs=["g"])
     result = solved(document, budget, options={"reorder": reorder})
     assert (result.makespan is None) == (budget == 1)
     assert [note for note in result.notes if note.startswith("reorder")] == [NOT_REORDERED] * reorder
-    without = graph([task for task in ALTERNATIVES if task["id"] != "other"], values=values, outputs=["g"])
+    without = graph(ALTERNATIVES, values=values, outputs=["g"])
     assert NOT_REORDERED not in solved(without, budget, options={"reorder": reorder}).notes
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from remat_algorithms.dag.anytime.local_search import annealing
-from remat_algorithms.dag.anytime.local_search.run_sequence import LOG, LONGEST, walk_room
+from remat_algorithms.dag.anytime.local_search.run_sequence import COPIES, LOG, LONGEST, walk_room
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.records import pack
 
@@ -71,8 +72,11 @@ class Annealer:
     def follow(self, items: Sequence[int]) -> bool:
         """Continue from a sequence in which each read has a copy; return whether it fits.
 
-        If it fits and is faster than the best sequence, it becomes the best one.
+        If it fits and is faster than the best sequence, it becomes the best one. The arrays hold no sequence that is
+        longer than `longest`, or has more than `COPIES` runs of an item: then nothing changes.
         """
+        if len(items) > self.longest or max(Counter(items).values(), default=0) > COPIES:
+            return False
         best = self.best
         self._set_best(items)
         fits = self._act(0)

@@ -13,8 +13,10 @@ import numpy as np
 
 from remat.plugin import Context, IntArray, Number, Problem, Steps
 from remat_algorithms.dag.anytime.improvement import attended
+from remat_algorithms.dag.anytime.known_schedule import Known
 from remat_algorithms.dag.anytime.local_search.annealer import Annealer, can_anneal
 from remat_algorithms.dag.plans.model import StageModel, stage_model
+from remat_algorithms.dag.plans.profile import profile
 from remat_algorithms.dag.plans.search_state import ALPHAS, Plan, Search
 from remat_algorithms.dag.steps import steps_of
 
@@ -35,6 +37,9 @@ COMPILED_FROM = 25
 
 ROUNDING = 1e-6
 """Tolerance for sums of times, in the tables' unit."""
+
+OTHER_SEED = 1000
+"""Added to the seed if a schedule is known: perhaps a solve with the same seed found it, and would find it again."""
 
 FIRST_STEPS, LONGER = 100, 2
 """Steps per task of the first round, which gives an early result, and the growth factor of later rounds. More time only
@@ -65,7 +70,12 @@ class Start:
 
 
 def better_start(
-    problem: Problem, reference: StageModel, context: Context, seconds: float, rounds: int | None
+    problem: Problem,
+    reference: StageModel,
+    context: Context,
+    seconds: float,
+    rounds: int | None,
+    known: Known | None = None,
 ) -> Start:
     """Search for an order that takes less memory, or less time with reruns.
 
@@ -73,25 +83,29 @@ def better_start(
     ----------
     problem : Problem
     reference : StageModel
-        In the reference order; simple.
+        In the reference order; simple, perhaps without the alternatives of the graph.
     context : Context
         Receives the best schedule so far.
     seconds : float
         Time limit for annealing if the solve has no time limit.
     rounds : int, optional
         Maximum steps per task of the longest round of annealing; the answer then does not depend on the clock.
+    known : Known, optional
+        A schedule whose runs the annealing continues from if they fit.
     """
     from remat_algorithms.dag.order.window_search import better_order
 
     budget, counted = problem.budget, rounds is not None
-    first = Start(reference) if counted else _first_schedule(problem, reference, context)
+    first = _known_start(problem, reference, known)
+    if first is None:
+        first = Start(reference) if counted else _first_schedule(problem, reference, context)
     windows = _Share(context, math.inf if counted else WINDOWS_SHARE)
     order = better_order(problem, "dag-auto", lambda: windows.over)
     model, scope = (reference, REFERENCE) if order is None else (_model(problem, order), IMPROVED)
     if budget is None or _peak(model) <= budget or not can_anneal(model) or context.stopped:
         return Start(model, scope, steps=first.steps)
     share = _Share(context, math.inf if counted else SHARE, math.inf if counted else seconds)
-    annealing = _Annealing(problem, Start(model, scope), first, context, share)
+    annealing = _Annealing(problem, Start(model, scope), first, context, share, known)
     annealing.work(1 if counted else context.threads, STEPS if rounds is None else min(rounds, STEPS))
     mending = _Share(context, math.inf if counted else MENDING_SHARE)
     other = annealing.start(mending)
@@ -128,6 +142,19 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
     return Start(reference, REFERENCE, plan, (steps, makespan))
 
 
+def _known_start(problem: Problem, reference: StageModel, known: Known | None) -> Start | None:
+    """Return a known schedule with its plan, in its own order; None if it does not fit without its copies."""
+    if known is None or problem.budget is None:
+        return None
+    if profile(problem.graph, problem.machine, known.runs).max(initial=reference.tables.static[0]) > problem.budget:
+        return None
+    model = known.model(problem, reference)
+    plan = known.plan(model)
+    fits = plan is not None and plan.peak <= problem.budget
+    steps = steps_of(problem, known.runs), model.makespan(known.runs)
+    return Start(model, REFERENCE if model is reference else IMPROVED, plan if fits else None, steps)
+
+
 class _Share:
     """A share of the remaining time, or a number of seconds if there is no time limit."""
 
@@ -153,15 +180,23 @@ def _peak(model: StageModel) -> int:
 
 def _model(problem: Problem, tasks: Iterable[int]) -> StageModel:
     order: IntArray = np.array(list(tasks), dtype=np.int64)
-    return stage_model(problem, order)
+    return stage_model(problem, order, alternatives=False)
 
 
 class _Annealing:
     """Annealing of one problem, in one or two threads."""
 
-    def __init__(self, problem: Problem, start: Start, listed: Start, context: Context, share: _Share) -> None:
-        """Begin in the start's order; `listed` is the reference order, perhaps with a plan that fits."""
-        self.problem, self.context, self.share = problem, context, share
+    def __init__(
+        self,
+        problem: Problem,
+        start: Start,
+        listed: Start,
+        context: Context,
+        share: _Share,
+        known: Known | None = None,
+    ) -> None:
+        """Begin in the start's order; `listed` is the reference order, perhaps with a plan, or a known schedule's."""
+        self.problem, self.context, self.share, self._known = problem, context, share, known
         self.model, self.scope = start.model, start.scope
         self._listed = listed
         self.compiled = start.model.stages >= COMPILED_FROM
@@ -176,7 +211,7 @@ class _Annealing:
         assert self.problem.budget is not None
         self.context.report(message="annealing order and reruns together")
         for number in range(min(2, threads) if self.compiled else 1):
-            seed = self.context.seed + number
+            seed = self.context.seed + number + (OTHER_SEED if self._known is not None else 0)
             try:
                 annealer = Annealer(self.model, self.problem.budget, seed, compiled=self.compiled)
             except (ImportError, OSError, RuntimeError):
@@ -194,11 +229,13 @@ class _Annealing:
         self.report()
 
     def _begin_with_listed(self) -> None:
-        """Give the plan in the reference order to the first thread, so that its result is no worse."""
+        """Give known schedules to the first thread, so that its result is no worse; continue from a given one."""
         plan, annealer = self._listed.plan, self.annealers[0]
-        if plan is not None and len(plan.item) <= annealer.longest:
-            item = {task: number for number, task in enumerate(self.model.task)}
-            annealer.follow([item[self._listed.model.task[run]] for run in plan.item])
+        item = {task: number for number, task in enumerate(self.model.task)}
+        if plan is not None and annealer.follow([item[self._listed.model.task[run]] for run in plan.item]):
+            annealer.follow(self.model.tables.first)
+        if self._known is not None:
+            annealer.follow([item[task] for task in self._known.runs])
             annealer.follow(self.model.tables.first)
 
     def _rounds(self, number: int, steps: int) -> None:
@@ -248,7 +285,7 @@ class _Annealing:
         if list(places) == list(range(len(places))):
             new, scope = model, self.scope
         elif [model.task[item] for item in places] == self._listed.model.task:
-            new, scope = self._listed.model, REFERENCE
+            new, scope = self._listed.model, self._listed.scope
         else:
             new, scope = _model(problem, (model.task[item] for item in places)), IMPROVED
         runs = sorted(set(_runs([places[item] for item in items], model.stages)))
