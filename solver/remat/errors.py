@@ -233,7 +233,6 @@ REMEDIES = {
     ("solve", "max_overhead"): "ask remat.least_budget",
     ("solve", "memory"): "write budget=",
     ("solve", "timeout"): "write time_limit=",
-    ("verify", "budget"): "a schedule has no budget; give machine=, such as remat.device('8GB')",
 }
 """Remedies for arguments that other libraries have: function, argument -> text."""
 

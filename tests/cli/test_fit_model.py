@@ -336,3 +336,20 @@ def test_devices_are_of_one_table(run: Run) -> None:
     )
     assert one == other
     run("generate", "dag", "--family", "resnet", "--device", "H99").assert_refused("--device")
+
+
+def test_the_assumed_device_is_named_if_the_budget_is_far_from_its_memory(run: Run) -> None:
+    """Times are those of a device; whoever has another one is told so, with the devices of that memory."""
+    asked = ("fit", "llama-3-8b", "--sequence", "1024", "--lora", "rank=16")
+    far = run(*asked, "--budget", "24GB").err
+    assert far.startswith("Note: times are those of H100 (80 GB); --device names another one (")
+    assert "RTX-4090" in far
+    assert "L40S" not in far
+    assert run(*asked, "--budget", "80GB").err == ""
+    assert run(*asked, "--budget", "24GB", "--device", "RTX-4090").err == ""
+
+
+def test_eight_bit_states_are_never_said_to_have_another_type(run: Run) -> None:
+    shown = run("fit", "llama-3-8b", "--sequence", "4096", "--budget", "80GB", "--optimizer", "adamw8").out
+    assert "no fp32 copy of the parameters" in shown
+    assert "optimizer states in" not in shown

@@ -96,9 +96,10 @@ def test_a_bound_that_is_not_known_is_not_printed():
     assert "lower bound" not in result.summary()
 
 
-def test_a_check_has_no_budget():
-    with pytest.raises(OptionError, match=r"^budget: remat\.verify has no such argument; .* give machine="):
-        remat.verify(GRAPH, STEPS, budget=17)
+def test_a_check_within_a_budget():
+    assert not remat.verify(GRAPH, STEPS, budget=1).ok
+    peak = max(remat.verify(GRAPH, STEPS).peak_memory.values())
+    assert remat.verify(GRAPH, STEPS, budget=peak).ok
 
 
 def test_machines_of_a_solve_are_named_in_errors():

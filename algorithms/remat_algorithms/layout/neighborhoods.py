@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray, arena_of
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.solver_status import Outcome
 from remat_algorithms.layout.live_bytes import loads, rows_of
 
 MOST_BUFFERS, MOST_PAIRS = 1000, 25_000
@@ -90,21 +92,16 @@ class Neighborhoods:
 
     def _start(self, offset: IntArray, bound: int, work: int) -> IntArray | None:
         """Return the best layout of one start."""
-        from ortools.sat.python import cp_model
-
         model, starts = self._model(offset, bound)
-        solver = cp_model.CpSolver()
-        parameters = solver.parameters
-        parameters.num_workers, parameters.interleave_search = 1, True
-        parameters.random_seed = (self._context.seed + self._turn) % 2**31
-        parameters.max_deterministic_time = work / SECOND
-        parameters.catch_sigint_signal = False
+        job = CpSatJob(model, threads=1, seed=self._context.seed + self._turn, seconds=None)
+        job.solver.parameters.interleave_search = True
+        job.solver.parameters.max_deterministic_time = work / SECOND
         self._turn += 1
-        status = solver.solve(model)
-        self.work += max(int(SECOND * solver.response_proto.deterministic_time), CALL // 100)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        answer = job.solve()
+        self.work += max(int(SECOND * job.work), CALL // 100)
+        if answer.outcome not in (Outcome.OPTIMAL, Outcome.FEASIBLE):
             return None
-        return self._unit * np.array([solver.value(start) for start in starts], dtype=np.int64)
+        return self._unit * np.array([job.solver.value(start) for start in starts], dtype=np.int64)
 
     def _model(self, offset: IntArray, bound: int) -> tuple[Any, list[Any]]:
         """Return the model, with the layout as its hint, and the offsets of the buffers in it."""

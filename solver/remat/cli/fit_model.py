@@ -40,6 +40,9 @@ recomputed; remat solve searches all schedules of the instance that -o writes.""
 LEAST_BYTES = 10**6
 """A smaller budget is not plausible as a device's memory: its unit is missing."""
 
+NEAR = 1.1
+"""Factor within which a budget is the memory of a device."""
+
 FAMILY = FAMILIES["chain/model"]
 HOMES = tuple(parameter.name for parameter in HOMES_OF_MODEL)
 
@@ -97,6 +100,8 @@ def command(
     except ValueError as error:
         raise OptionError(naming_option(str(error), FAMILY)) from None
     available = max(0, size - reserve)
+    if "device" not in options and not session.quiet:
+        _remark_on_device(asked["device"], size)
     found = memory.estimate(work, training, available)
 
     def both(ask: Any) -> Any:
@@ -131,7 +136,8 @@ def command(
 
 def _about(work: Workload, training: Training, asked: Mapping[str, Any]) -> str:
     words = [f"{work.setting.batch} x {work.setting.sequence:,} tokens", asked["dtype"], training.name]
-    words += [f"states in {asked['dtype']}"] if training.precision == "pure" else []
+    if training.precision == "pure":
+        words += ["no fp32 copy"] if asked["optimizer"].endswith(("8", "4")) else [f"states in {asked['dtype']}"]
     words += [f"loss in {work.setting.chunks} chunks"] if work.chunked else []
     return ", ".join([*words, asked["device"]])
 
@@ -170,6 +176,20 @@ def _refuse_homes(config: str, budget: str | None, options: Mapping[str, Any]) -
         f"{solve}",
         argument=name,
     )
+
+
+def _remark_on_device(assumed: str, size: int) -> None:
+    """Name the assumed device, whose times are printed, if the budget is far from its memory."""
+    from remat.generate.devices import devices
+    from remat.units import format_size
+
+    memories = {name: int(entry["memory"]) for name, entry in devices().items() if entry.get("memory")}
+    if NEAR * size >= memories.get(assumed, 0):
+        return
+    near = [name for name, memory in memories.items() if size <= memory * NEAR and memory <= size * NEAR]
+    named = f" ({', '.join(near)})" if near else ""
+    whole = format_size(memories[assumed])
+    click.echo(f"Note: times are those of {assumed} ({whole}); --device names another one{named}", err=True)
 
 
 def _sizes(asked: Mapping[str, Any], budget: str | None) -> tuple[int, int]:

@@ -62,7 +62,9 @@ def _other_trainings(asked: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
     """Yield changes of the training's arithmetic, each with its words."""
     optimizer, _, _ = asked["optimizer"].partition("-")
     if asked["precision"] == "mixed" and asked["dtype"] != "fp32" and optimizer != "none":
-        yield f"optimizer states in {asked['dtype']}", {"precision": "pure", "master": None}
+        packed_states = optimizer.endswith(("8", "4"))
+        note = "no fp32 copy of the parameters" if packed_states else f"optimizer states in {asked['dtype']}"
+        yield note, {"precision": "pure", "master": None}
     if optimizer in ("adam", "adamw") and asked["precision"] == "mixed":
         yield "optimizer states of 8 bits", {"optimizer": f"{optimizer}8", "step": None}
     packed: Changes = {"quantize": "nf4"}

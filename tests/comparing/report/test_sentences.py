@@ -102,7 +102,7 @@ def test_the_page_tells_them_and_how_it_was_made():
     assert "remat compare &#x27;a b.json&#x27;" in html
     assert "<dd>time-limit 5s</dd>" in html
     assert "<script>alert" not in html
-    assert 'title="A verified schedule, and a proof' in html
+    assert 'title="A verified schedule, with a proof' in html
     assert page(comparison) == page(comparison)
     assert "How this was made" not in page(comparison)
 

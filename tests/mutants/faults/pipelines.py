@@ -114,8 +114,8 @@ FAULTS = faults_of(
         (MODULO, "if kept < wanted:", "if kept < 0:", "a stage keeps the versions that it needs", OF_PATTERNS),
         (
             MODULO,
-            "if first + took > until + slack:",
-            "if following is not None and first + took > until + slack:",
+            "pairwise([*longer, (longer[0][0] + period, 0)])",
+            "pairwise(longer)",
             "the last step of a period ends before the first of the next",
             OF_PATTERNS,
         ),

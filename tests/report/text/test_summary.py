@@ -212,7 +212,7 @@ def test_other_bounds_options_seed_and_notes(kept: Result) -> None:
             Bound(0.008, "a class", "one"),
             Bound(0.006, "all schedules", "two"),
             Bound(0.007, "more", "keep-all"),
-            Bound(0.007, "a class of another algorithm", "three"),
+            Bound(0.007, "a class of another algorithm", "rotor"),
             Bound(0.006, "no more than all schedules", "four"),
             Bound(0.005, "less than all schedules", "five"),
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
-from remat.report.text.summary import class_bounds, decision_lines, figures, least_budget_lines
+from remat.report.text.summary import arrangement, class_bounds, decision_lines, figures, least_budget_lines
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import Kind
 from remat.schedule.orders import Stage
@@ -213,7 +213,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     size = "" if not instance.samples else f" of {instance.samples} samples"
     yield f"time per {what}", f"{format_time(each, units)}: {batches}{size}{ranks}"
     if result.orders is not None:
-        yield "stages", _arrangement(result.orders.stages)
+        yield "stages", arrangement(result.orders.stages)
         yield "idle", f"{_percent(result.idle_share)} of the step, mean of all devices"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
     yield from class_bounds(result)
@@ -226,22 +226,6 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         )
         yield "degrees", f"{planned.degrees}; tried: {'; '.join(listed)}"
     yield from (("note", note) for note in result.notes)
-
-
-def _arrangement(stages: Sequence[Stage]) -> str:
-    """Return the arrangement of the stages on the devices in words."""
-    row = [stage.device for stage in sorted(stages, key=lambda stage: stage.layers)]
-    devices = list(dict.fromkeys(row))
-    times, left = divmod(len(row), len(devices))
-    if times == 1 and not left:
-        return "one on each device"
-    if row == devices * times:
-        return f"{times} on each device, interleaved"
-    if times % 2 == 0 and row == (devices + devices[::-1]) * (times // 2):
-        return f"{times} on each device, in {'a V' if times == 2 else f'{times // 2} Vs'}"
-    if len({stage.layers for stage in stages}) < len(stages):
-        return f"{len(row)} with copies of layers, on {len(devices)} devices"
-    return f"{len(row)} on {len(devices)} devices"
 
 
 def _share(planned: Planned) -> float:

@@ -10,10 +10,12 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.plugin.registry import algorithms
 from remat.plugin.topological_order import in_listed_order
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
+from remat.schedule.orders import Stage
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
@@ -290,9 +292,27 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     if report.makespan and not together:  # the run time of a group is that of its first device
         share = (report.run_time - (report.recompute_time or 0)) / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
+    if result.orders is not None:
+        yield "stages", arrangement(result.orders.stages)
     if result.idle_share is not None:
         yield "idle", f"{_percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
     yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
+
+
+def arrangement(stages: Sequence[Stage]) -> str:
+    """Return the arrangement of the stages on the devices in words."""
+    row = [stage.device for stage in sorted(stages, key=lambda stage: stage.layers)]
+    devices = list(dict.fromkeys(row))
+    times, left = divmod(len(row), len(devices))
+    if times == 1 and not left:
+        return "one on each device"
+    if row == devices * times:
+        return f"{times} on each device, interleaved"
+    if times % 2 == 0 and row == (devices + devices[::-1]) * (times // 2):
+        return f"{times} on each device, in {'a V' if times == 2 else f'{times // 2} Vs'}"
+    if len({stage.layers for stage in stages}) < len(stages):
+        return f"{len(row)} with copies of layers, on {len(devices)} devices"
+    return f"{len(row)} on {len(devices)} devices"
 
 
 def times(report: Report, units: Units) -> Iterator[tuple[str, str]]:
@@ -437,10 +457,16 @@ def _other_bounds(result: Result) -> list[Bound]:
 
 
 def _belongs(result: Result, bound: Bound) -> bool:
-    """Whether the schedule belongs to the class of a bound: its algorithm searches the class, and the order fits."""
+    """Whether the schedule belongs to the class of a bound: its algorithm searches the class, and the order fits.
+
+    An algorithm states its own bounds, and may name their sources in words, unless these are other algorithms.
+    """
     if bound.scope == result.optimal_within:
         return True
-    if bound.source != result.algorithm or result.columns is None:
+    own = bound.source == result.algorithm
+    if result.asked not in ("", PORTFOLIO):
+        own = own or bound.source not in {algorithm.name for algorithm in algorithms()}
+    if not own or result.columns is None:
         return False
     return IN_ORDER not in bound.scope or in_listed_order(result.graph, result.columns)
 

@@ -297,15 +297,22 @@ def _leaders(comparison: Comparison) -> str:
 
 
 def _profile(comparison: Comparison, order: Sequence[str]) -> str:
-    """Draw the performance profile of the algorithms with solved cells."""
+    """Draw the performance profile of the algorithms with solved cells.
+
+    Cells that no algorithm solved, such as those that are proved infeasible, say nothing about the algorithms.
+    """
     ratios: dict[str, list[float | None]] = {}
-    for cell in comparison:
-        if cell.job.algorithm and cell.answer.outcome is not Outcome.REFUSED:
-            ratios.setdefault(cell.job.algorithm, []).append(comparison.ratio_to_best(cell))
+    for case, cells in comparison.by_case.items():
+        for cell in cells if case in comparison.best else ():
+            if cell.job.algorithm and cell.answer.outcome is not Outcome.REFUSED:
+                ratios.setdefault(cell.job.algorithm, []).append(comparison.ratio_to_best(cell))
     solved = [name for name in order if any(ratio is not None for ratio in ratios.get(name, ()))]
     if not solved:
         return ""
-    about = "Performance profile: of the cells that an algorithm accepts, the share solved within a factor of the best"
+    about = (
+        "Performance profile: of the cells that an algorithm accepts and that any algorithm solved, the share that it "
+        "solves within a factor of the best"
+    )
     picture = f"<figure><figcaption>{about}</figcaption>{profile(ratios, solved)}{legend(solved)}</figure>"
     return f'<div class="charts" id="pictures">{picture}</div>'
 
