@@ -256,3 +256,29 @@ def test_factories_that_do_not_do(source, capsys):
     said = capsys.readouterr().err
     assert "Traceback" not in said
     assert "not (module, args)" in said
+
+
+def test_the_smallest_budget_includes_the_optimizer_step(tmp_path, capsys):
+    """Where few activations meet many states, a budget for forward and backward alone would be refused by `compile`."""
+    (tmp_path / "wide.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(6))\n"
+        "    def forward(self, x):\n"
+        "        for layer in self.layers:\n"
+        "            x = x + torch.nn.functional.gelu(layer(x))\n"
+        "        return x.square().mean()\n"
+        "def make():\n"
+        "    torch.manual_seed(0)\n"
+        "    return Net(), (torch.randn(32, 64),)\n"
+    )
+    name = f"{tmp_path / 'wide.py'}:make"
+    asked = ["fit", "torch", name, "-a", "dag-auto", "--time-limit", "3s", "--optimizer", "adamw"]
+    assert main([*asked, "--budget", "50%"]) in (3, 4)
+    said = capsys.readouterr().err
+    named = re.search(r"optimizer\.step\(\) of adamw-\w+ (?:needs|takes) \S+ \S+ \((\S+) KiB\)", said)
+    assert named is not None, said
+    enough = int(float(named[1].replace(",", "")) * 1024) + 1024
+    assert main([*asked, "--budget", str(enough)]) == 0

@@ -136,6 +136,8 @@ def command(
 
 def _about(work: Workload, training: Training, asked: Mapping[str, Any]) -> str:
     words = [f"{work.setting.batch} x {work.setting.sequence:,} tokens", asked["dtype"], training.name]
+    if training.has_master(work.setting.element):
+        words += ["with an fp32 copy of the parameters"]
     if training.precision == "pure":
         words += ["no fp32 copy"] if asked["optimizer"].endswith(("8", "4")) else [f"states in {asked['dtype']}"]
     words += [f"loss in {work.setting.chunks} chunks"] if work.chunked else []

@@ -12,6 +12,7 @@ from remat.generate.models.memory import Estimate, estimate
 from remat.generate.networks.parameters import States
 from remat.generate.options import flag
 from remat.report.text.model_memory import Remedy, blocks_of
+from remat.units import format_size
 
 if TYPE_CHECKING:
     from remat.generate.models.architecture import Model
@@ -54,7 +55,7 @@ def remedies_of(model: Model, asked: Mapping[str, Any], available: int) -> tuple
     ]
     ranks = ({"data": ranks, "zero": 3} for ranks in RANKS if ranks > asked["data"])
     more = next((found for change in ranks if (found := best(change)) is not None), None)
-    devices = [] if more is None else [_remedy(DEVICES, "", more, reserve)]
+    devices = [] if more is None else [_remedy(DEVICES, "without the time of exchanges", more, reserve)]
     return tuple(remedy for kind in (same, other, devices) for remedy in sorted(kind, key=lambda one: one.share))
 
 
@@ -132,11 +133,11 @@ def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iter
         except (ValueError, RematError):  # a model that is trained in part, or no chain
             return
         if found is not None:
-            needed, share, recomputed = found
+            needed, share, recomputed, at_host = found
             yield Remedy(
                 kind=SAME,
                 options=_written(change | more),
-                note=f"{link / 1e9:g} GB/s to the host; {BY_SOLVING}",
+                note=f"{format_size(at_host)} at the host, {link / 1e9:g} GB/s to it; {BY_SOLVING}",
                 needed=needed,
                 share=share,
                 recomputed=recomputed,
@@ -146,8 +147,8 @@ def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iter
 
 def _solved(
     model: Model, options: Mapping[str, Any], available: int, algorithm: str, parameters: dict[str, Any]
-) -> tuple[int, float, str] | None:
-    """Return the bytes, the overhead and the recomputed part of a schedule; None if none was found."""
+) -> tuple[int, float, str, int] | None:
+    """Return bytes, overhead, recomputed part and bytes at the host of a schedule; None if none was found."""
     import remat
 
     given = {name: value for name, value in options.items() if name != "config"}
@@ -163,4 +164,5 @@ def _solved(
         result.report.peaks["device"].size,
         result.overhead,
         f"{runs} of {len(result.stage_decisions)} stages recomputed" if runs else "",
+        result.report.peaks["host"].size,
     )

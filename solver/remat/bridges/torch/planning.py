@@ -201,7 +201,12 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
             raise TooSmallError(_verdict(choices, proved=proved), proved=proved)
         least = search_least(instance, choices)
         if proved or least.columns is None or not _within(result, least):
-            raise TooSmallError(_too_small(captured, (result, least), split, choices), proved=proved)
+            said = _too_small(captured, (result, least), split, choices)
+            found = reserve + (0 if least.columns is None else least.peak_memory["memory"])
+            if sum(step.values()) + reserve > found:
+                needed = format_size(sum(step.values()) + reserve, both=True)
+                said += f"; optimizer.step() of {optimizer.called(device_of(captured))} needs {needed} in any case"
+            raise TooSmallError(said, proved=proved)
         result = least
     capacity = result.machine.memories[0].capacity
     if choices.budget is not None and capacity is not None:
