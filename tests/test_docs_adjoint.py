@@ -17,7 +17,8 @@ PAGE = (FOLDER / "adjoint.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-def test_python_blocks_print_what_their_comments_say():
+def test_python_blocks_print_what_their_comments_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the blocks write files
     names, printed = {}, io.StringIO()
     installed = importlib.util.find_spec("checkpoint_schedules") is not None
     blocks = [block for block in BLOCKS if installed or "to_checkpoint_schedules" not in block]

@@ -228,7 +228,7 @@ def test_what_has_no_layers(run: Run, save: Save) -> None:
 def test_what_waits_at_a_host(run: Run, save: Save) -> None:
     """Plans with offloading are steps; their table lists the device of each layer and the bytes at the host."""
     document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
-    given = ("plan", save(document), "--devices", "2", "-b", "180", "-O", "moves=100")
+    given = ("plan", save(document), "--devices", "2", "-b", "180", *FEW)
     outcome = run(*given, "--format", "json")
     stages = outcome.document["stages"]
     assert sorted(layer for stage in stages for layer in stage["layers"]) == list(range(1, 9))

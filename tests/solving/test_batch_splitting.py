@@ -36,7 +36,7 @@ def alone(size):
     return given
 
 
-@pytest.mark.parametrize("algorithm", ["gpipe", "1f1b", "auto"])
+@pytest.mark.parametrize("algorithm", ["gpipe", "1f1b", pytest.param("auto", marks=pytest.mark.slow)])
 def test_best_of_all_sizes(algorithm):
     each = {size: remat.solve(alone(size), algorithm=algorithm) for size in WORKS}
     result = remat.solve(document(WORKS), algorithm=algorithm)

@@ -185,7 +185,9 @@ def test_long_advances_are_cut_into_chunks(document, tape, monkeypatch):
 LONG = ["revolve", "treeverse", "store-all", "recompute-all", "two-level", "periodic-disk-revolve"]
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "two-level" else name for name in LONG]
+)
 def test_a_thousand_million_steps_start_at_once(name):
     """No array or list has the length of the adjoint."""
     document = loop(10**9, ram(10**9 if name == "store-all" else 40), DISK, state_size=8)

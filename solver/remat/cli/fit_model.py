@@ -101,7 +101,7 @@ def command(
         raise OptionError(naming_option(str(error), FAMILY)) from None
     available = max(0, size - reserve)
     if "device" not in options and not session.quiet:
-        _remark_on_device(asked["device"], size)
+        _remark_on_device(str(asked["device"]), size)
     found = memory.estimate(work, training, available)
 
     def both(ask: Any) -> Any:

@@ -181,7 +181,8 @@ def test_it_reports_what_gets_better_and_stops_when_asked():
     assert seen[0] >= early.makespan >= whole.makespan
 
 
-@pytest.mark.parametrize("home", ["device", pytest.param("host", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["device", "host"])
 def test_auto_is_no_worse_where_there_are_several_memories(home):
     document = chain(stage(), stage(), parameters=home)
     found, alone = remat.solve(document), remat.solve(document, algorithm="weight-offload")

@@ -21,7 +21,7 @@ def small(transfers, **more):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
+@pytest.mark.parametrize("mode", [pytest.param("blocking", marks=pytest.mark.slow), "rendezvous", "grouped"])
 @pytest.mark.parametrize("name", [*sorted(set(FLUSHING) - STREAMS - OF_SAMPLES - OF_HOSTS - OF_TOKENS), "auto"])
 def test_every_algorithm_answers_with_a_valid_schedule_or_a_deadlock(name, mode):
     options = {"pipe-search": {"moves": 200}, "pipe-exact": {"moves": 200}, "auto": {"moves": 200, "effort": 1}}.get(
