@@ -80,7 +80,7 @@ def command(
         from remat.report.text.verdict import verdict
 
         with common.sizes_as_limits(examined.machine):
-            emit(verdict(report))
+            emit(verdict(report, others="--format json names them"))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
 
 

@@ -16,12 +16,12 @@ MOST_SHOWN = 20
 """Number of violations in the table; `report.violations` and the JSON document have all that the verifier reports."""
 
 
-def verdict(report: Report) -> str:
-    """Return a report as aligned text."""
-    return table(verdict_lines(report))
+def verdict(report: Report, *, others: str = "report.violations has them") -> str:
+    """Return a report as aligned text; `others` says where the violations are that the text leaves out."""
+    return table(verdict_lines(report, others=others))
 
 
-def verdict_lines(report: Report) -> Iterator[tuple[str, str]]:
+def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
     """Yield (label, text) pairs; an empty label continues the one above."""
     units = Units() if report.subject is None else report.subject.units
     count = len(report.violations)
@@ -29,7 +29,7 @@ def verdict_lines(report: Report) -> Iterator[tuple[str, str]]:
     for k, violation in enumerate(report.violations[:MOST_SHOWN]):
         yield "violations" if k == 0 else "", str(violation)
     if count > MOST_SHOWN:
-        yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
+        yield "", f"and {count - MOST_SHOWN} more ({others})"
     yield from times(report, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, {name: _cause(report, peak.step) for name, peak in report.peaks.items()})
