@@ -108,6 +108,7 @@ def command(
         return tuple(ask(work, training, available, recompute=recompute) for recompute in (False, True))
 
     sequences = both(memory.longest_sequence)
+    is_printed = format_ == "json" or not session.quiet
     shown = model_memory.Asked(
         found=found,
         about=_about(work, training, asked),
@@ -115,7 +116,7 @@ def command(
         reserve=reserve,
         batches=both(memory.largest_batch),
         sequences=None if None in sequences else sequences,
-        remedies=remedies_of(work.model, asked, available) if found.chosen is None else (),
+        remedies=remedies_of(work.model, asked, available) if found.chosen is None and is_printed else (),
     )
     if instance is not None and output is not None:
         write_instance(instance, output)
