@@ -95,18 +95,17 @@ def agree(model, document):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_drawn_documents_become_the_models_of_pydantic(kind):
-    model, taken = model_of(kind), []
+    model = model_of(kind)
 
     @settings(deadline=None, max_examples=60)
     @given(DRAWN[kind], st.integers(0, 2**32))
     def check(document, seed):
-        taken.append(agree(model, document))
+        assert agree(model, document) == ("tokens" not in document)  # pydantic alone reads sequences cut into slices
         draw = random.Random(seed)
         for _ in range(3):
             agree(model, spoilt(draw, document))
 
     check()
-    assert sum(taken) >= 20  # of 60: what is drawn shifts with the constants in the sources that hypothesis has seen
 
 
 @pytest.mark.slow
