@@ -46,6 +46,7 @@ def test_streamed_algorithms_are_listed():
     assert named == {algorithm.name for algorithm in remat.algorithms(kind="adjoint") if algorithm.stream}
 
 
+@pytest.mark.slow  # `make docs-test` runs it, too
 def test_the_shell_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     block = PAGE.split("    remat generate", 1)[1].split("\n\n", 1)[0]

@@ -47,7 +47,7 @@ def spoil(monkeypatch, algorithm, change):
 
 def test_the_script_runs_a_few_solves(tmp_path, capsys):
     # Whether they find anything is for the slow test to say; this one is about the script.
-    arguments = ["--form", "tree", "--solves", "4", "--jobs", "0", "--no-reduction", "--findings", str(tmp_path)]
+    arguments = ["--form", "tree", "--solves", "2", "--jobs", "0", "--no-reduction", "--findings", str(tmp_path)]
     assert fuzz.main(arguments) in (0, 1)
     printed = capsys.readouterr().out
     assert "seed 0: cases from 0 on" in printed

@@ -21,7 +21,7 @@ from tests.places import ROOT
 @pytest.mark.parametrize("name", MODULES)
 def test_mutations_break_no_promise(name, tmp_path):
     """A separate process with limits of memory and time reads mutated documents without findings."""
-    command = [sys.executable, "-m", "tests.fuzz.readers", "--inside", "--plain", "--documents", "40"]
+    command = [sys.executable, "-m", "tests.fuzz.readers", "--inside", "--plain", "--documents", "15"]
     command += ["--target", name, "--findings", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -72,7 +72,7 @@ def test_against_all_choices(home, chains):
     assert sum(ratios) / len(ratios) <= 1.02
 
 
-@pytest.mark.parametrize("seed", seeds(2, 5))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_never_worse_than_the_rules(seed):
     for home, rule in (("device", "zero-offload"), ("host", "l2l")):
         document = drawn(seed, longest=4, parameters=home)
