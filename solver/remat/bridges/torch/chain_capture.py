@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from remat.bridges.torch.blocks import Block, BlockStep, check_uncompiled, check_unplanned, find_blocks
+from remat.bridges.torch.blocks import Block, BlockStep, check_uncompiled, check_unplanned, check_unsharded, find_blocks
 from remat.bridges.torch.host_updates.chains import BlockHost, check_alone, device_of
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
@@ -76,6 +76,7 @@ def chain(
     found = find_blocks(module, blocks)
     check_unplanned(module)
     check_uncompiled(module)
+    check_unsharded(module.named_modules())
     given = (tuple(args), dict(kwargs or {}))
     host = None if away is None else _read_away(away, accumulate=accumulate)
     if host is not None:
