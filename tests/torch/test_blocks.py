@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional
 import remat
 import remat.torch
 from remat.bridges.torch.measure import LiveStorages
+from remat.errors import OptionError
 from tests.torch import models
 from tests.torch.studies import equal
 
@@ -144,6 +146,43 @@ def test_a_schedule_of_rotor_gives_what_pytorch_gives_at_the_verified_peak(facto
         most = max(most, len(plan.steps) - 2 * instance.length - 1)
     assert len(peaks) > 1
     assert most > (instance.length if factory is convolutions else 0)
+
+
+@pytest.mark.parametrize(("factory", "blocks"), [CASES[1], CASES[4]], ids=["transformer", "convolutions"])
+def test_with_gradients_of_earlier_steps_a_budget_covers_activations_alone(factory, blocks):
+    module, args, kwargs = models.make(factory)
+    instance = remat.torch.chain(module, args, kwargs, blocks=blocks, repeats=1, accumulate=True)
+    assert all(part.grad is None for part in module.parameters())
+    kept = remat.solve(instance, algorithm="keep-all")
+    plan = remat.solve(instance, algorithm="rotor", budget="60%")
+    for found in (kept, plan):
+        planned = remat.torch.apply(module, found, blocks=blocks)
+        models.loss_of(planned(*args, **kwargs)).backward()
+        gradients = [part.grad for part in module.parameters()]
+        live = LiveStorages((*module.parameters(), *module.buffers(), *args, *kwargs.values(), *gradients))
+        with live:
+            models.loss_of(planned(*args, **kwargs)).backward()
+        assert all(part.grad is one for part, one in zip(module.parameters(), gradients, strict=True))
+        assert abs(live.peak - found.peak_memory["memory"]) <= CLOSE
+        module.zero_grad()
+
+
+def test_a_chain_whose_gradients_dominate_warns():
+    module, given = Chain(*(nn.Linear(64, 64) for _ in range(4))), [torch.randn(2, 64)]
+    size = 4 * 4 * 64 * 65
+    with pytest.warns(UserWarning, match=r"gradients of parameters take 65\.01 KiB") as caught:
+        counted = remat.torch.chain(module, given, blocks="blocks.*", repeats=1)
+    assert "accumulate=True" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        without = remat.torch.chain(module, given, blocks="blocks.*", repeats=1, accumulate=True)
+        remat.torch.chain(module, [torch.randn(2000, 64)], blocks="blocks.*", repeats=1)
+    most, less = (remat.solve(one, algorithm="keep-all").peak_memory["memory"] for one in (counted, without))
+    assert less <= most - size // 2
+    away = {"host": "1GB", "optimizer": "adamw"}
+    with pytest.raises(OptionError, match="accumulate: gradients of earlier steps are at the host"):
+        remat.torch.chain(module, given, blocks="blocks.*", away=away, accumulate=True)
 
 
 class Chain(nn.Module):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import pytest
 import torch
@@ -83,6 +84,7 @@ def test_a_budget_is_kept(factory):
     assert len(plan.runs) > len(set(plan.runs))
     assert sum(plan.split.values()) == plan.peak
     assert f"{plan.overhead:.2%}" in plan.summary
+    assert re.search(r"; at the peak (gradients \S+ \w+, )?activations \S+ \w+$", plan.summary.splitlines()[0])
     assert live_peak(planned, found) <= budget - static + CLOSE
 
 

@@ -14,6 +14,7 @@ import remat
 import remat.torch
 from remat.bridges.torch.pipeline.layers import trace_layers
 from remat.bridges.torch.pipeline.runtime import StageLayers
+from tests.torch.ranks import Block
 from tests.torch.studies import WORK, equal
 
 
@@ -147,6 +148,97 @@ def test_copies_of_modules_inside_of_data_parallel(tmp_path):
         assert alone.__dict__["_remat"].outer is None
     finally:
         distributed.destroy_process_group()
+
+
+@pytest.fixture
+def shard():
+    """Shards the blocks of a module with FSDP2, and then the module, in a group of one process."""
+    torch._dynamo.reset()  # or PyTorch remembers where another case broke the graph
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    mesh = init_device_mesh("cpu", (1,))
+
+    def sharded(module, *, blocks=True):
+        for block in module.children() if blocks else ():
+            for layer in block:
+                fully_shard(layer, mesh=mesh)
+        return fully_shard(module, mesh=mesh)
+
+    yield sharded
+    distributed.destroy_process_group()
+
+
+def local(found):
+    return {name: getattr(tensor, "_local_tensor", tensor) for name, tensor in found.items()}
+
+
+class Root(nn.Module):
+    """Blocks in a row whose forward PyTorch compiles, which it does not do with that of `nn.Sequential`."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(Block(16) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+@pytest.mark.filterwarnings("error:PyTorch compiled no training graph")
+def test_a_copy_that_fsdp_shards_runs_its_own_parameters(shard):
+    plain, x = Root(), torch.randn(64, 16)
+    planned = compiled(copy.deepcopy(plain), x)
+    before = step(planned, x)
+    planned.zero_grad(set_to_none=True)
+    other, right = shard(changed(copy.deepcopy(planned))), shard(changed(copy.deepcopy(plain)))
+    for _ in range(3):
+        found = step(other, x)
+        assert equal(local(found), local(step(right, x)))
+    assert not torch.equal(found["loss"], before["loss"])
+    assert other.plan.overhead > 0
+    assert other.plan.fingerprint != planned.plan.fingerprint
+    assert all(part.grad is None for part in planned.parameters())
+    torch._dynamo.reset()
+    assert equal(step(planned, x), before)
+
+
+@pytest.mark.filterwarnings("error:PyTorch compiled no training graph")
+def test_what_fsdp_does_not_copy(shard):
+    """PyTorch itself refuses deep copies and files of modules that FSDP2 has sharded: a plan adds no wrong ones."""
+    plain, x = Root(), torch.randn(64, 16)
+    planned = compiled(shard(copy.deepcopy(plain)), x)
+    right = shard(plain)
+    for _ in range(3):
+        expected = local(step(right, x))
+        assert equal(local(step(planned, x)), expected)
+        for copied in (copy.deepcopy, saved, pickled):
+            with pytest.raises((AssertionError, pickle.PicklingError)):
+                copied(planned)
+        with pytest.raises(remat.torch.TorchError, match="a shallow copy of a compiled module has no plan"):
+            copy.copy(planned)(x)
+    assert planned.plan.overhead > 0
+
+
+def test_blocks_that_fsdp_shards_are_no_chain(shard):
+    plain, x = drawn(13)
+    planned = applied(copy.deepcopy(plain), x)
+    expected = step(plain, x)
+    assert equal(local(step(shard(copy.deepcopy(planned), blocks=False), x)), expected)
+    message = r"\AFSDP2 shards blocks\.0, whose blocks [^\n]*use remat\.torch\.compile, [^\n]*\Z"
+    with pytest.raises(remat.torch.TorchError, match=message):
+        step(shard(planned), x)
+    module = shard(copy.deepcopy(plain), blocks=False)
+    for call in (
+        lambda: remat.torch.chain(module, [x], blocks="blocks.*"),
+        lambda: remat.torch.apply(module, {"steps": []}, blocks="blocks.*"),
+    ):
+        with pytest.raises(remat.torch.TorchError, match=r"\AFSDP2 shards the module, "):
+            call()
 
 
 def test_shallow_copies():

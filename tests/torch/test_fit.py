@@ -9,6 +9,7 @@ import torch
 import remat.torch
 from remat.bridges.torch.fitting import largest, short_names
 from remat.bridges.torch.measure import LiveStorages
+from remat.bridges.torch.planning import make_plan
 from remat.cli.main import main
 from tests.torch.studies import WORK
 
@@ -165,7 +166,9 @@ def test_what_does_not_fit(source, capsys):
         assert re.fullmatch(
             r"Error: infeasible within 5kB, proved over all schedules(, as for all below .*)?: "
             r"the (smallest budget found is|minimum budget is proved to be) .*, set by aten\.\S+ \(layers\.\d\S*\); "
-            r"of it 6\.\S+ kB weights, 6\.\S+ kB new gradients, .* the like\n",
+            r"recomputation does not reduce 6\.\S+ kB weights, 6\.\S+ kB new gradients"
+            # With one sample, inputs are less than a hundredth, and gradients dominate.
+            + (r"\nNote: gradients of parameters take 6\.\S+ kB, .*\n" if more else r", .* the like\n"),
             said,
         )
         assert main(["fit", "torch", f"{source}:make", *given, "--optimizer", "adam", *more]) == 3
@@ -180,10 +183,29 @@ def test_what_does_not_fit(source, capsys):
     assert "is all reserve" in capsys.readouterr().err
 
 
+def test_gradients_that_dominate_are_named_with_what_reduces_them(source, capsys):
+    """With 2 samples, each of the 6 matrices is larger than all activations; with 256, it is not."""
+    factory = f"{source}:make"
+    few = remat.torch.capture_factory(factory, batch=2)
+    plan = make_plan(few, remat.torch.Choices())
+    (note,) = (line for line in plan.summary.splitlines() if line.startswith("gradients of parameters take 6."))
+    assert "recomputation and smaller batches do not reduce them" in note
+    assert f"{6 * (16 * 16 + 16) * 4 / plan.peak:.0%} of the peak" in note
+    with pytest.raises(
+        remat.torch.TooSmallError, match=r"recomputation does not reduce 6\.\S+ \w+ weights, 6"
+    ) as caught:
+        make_plan(few, remat.torch.Choices(budget="70%", algorithm="dag-auto", options=WORK))
+    assert note in caught.value.__notes__
+    many = remat.torch.capture_factory(factory)
+    assert "gradients of parameters" not in make_plan(many, remat.torch.Choices()).summary
+    assert main(["fit", "torch", factory, "--budget", "100kB", "-a", "dag-auto"]) == 0
+    said = capsys.readouterr().out
+    assert "activations at the peak" in said
+    assert "gradients of parameters" not in said
+
+
 def test_what_is_proved_of_a_budget_and_what_is_not(source, capsys):
     """Said up to which budget none does: less than the least that is found, and all of it is what is proved."""
-    from remat.bridges.torch.planning import make_plan
-
     captured = remat.torch.capture_factory(f"{source}:make")
     refused = {}
     for budget in (5000, "5%"):

@@ -98,7 +98,7 @@ class _Asked:
     help="Memory reserved for context and fragmentation. [default: 1GiB, on the CPU 0]",
 )
 @click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
-@click.option("--accumulate", is_flag=True, help="Accumulate gradients: they are in memory before the step.")
+@click.option("--accumulate", is_flag=True, help="Count gradients of earlier backward passes, which the step adds to.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="Algorithm, as for solve.")
 @click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Time limit of each solve.")
 @click.option("--max-batch", type=click.IntRange(min=1), metavar="N", help="Find the largest batch up to N.")
@@ -138,6 +138,8 @@ def torch(session: Session, /, **given: Any) -> int:
             )
     except remat.torch.TooSmallError as error:
         click.echo(f"Error: {error}", err=True)
+        if error.remedy:
+            click.echo(f"Note: {error.remedy}", err=True)
         return ExitCode.INFEASIBLE if error.proved else ExitCode.UNKNOWN
     if asked.output is not None:
         fitted.plan.save(asked.output)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,17 @@ def check_uncompiled(module: Any) -> None:
         if COMPILED in part.__dict__:
             raise TorchError(
                 f"{name or 'the module'} was compiled by remat.torch.compile and has a plan; give it before compile"
+            )
+
+
+def check_unsharded(named: Iterable[tuple[str, Any]]) -> None:
+    """Refuse modules that FSDP2 shards: its hooks change the tensors between blocks, and gather parameters once."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # without it, no module is sharded
+    for name, part in named if fsdp is not None else ():
+        if isinstance(part, fsdp.FSDPModule):  # type: ignore[union-attr]
+            raise TorchError(
+                f"FSDP2 shards {name or 'the module'}, whose blocks therefore cannot run one by one; use "
+                "remat.torch.compile, which plans modules that FSDP2 shards"
             )
 
 
@@ -346,6 +358,7 @@ class BlockStep:
     def call(self, model: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the model, with its blocks run by `forward`."""
         blocks = self.runner.blocks
+        check_unsharded((block.name, block.module) for block in blocks)
         with intercepted(blocks, self._enter):
             returned = model(*args, **kwargs)
         self._last = None

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from remat.bridges.torch.blocks import Block, BlockStep, check_uncompiled, check_unplanned, find_blocks
+from remat.bridges.torch.blocks import Block, BlockStep, check_uncompiled, check_unplanned, check_unsharded, find_blocks
 from remat.bridges.torch.host_updates.chains import BlockHost, check_alone, device_of
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
+from remat.bridges.torch.step_memory import dominate
 from remat.bridges.torch.transfers import HOST
 from remat.errors import OptionError
 from remat.instance import ChainInstance, load
+from remat.solving.entry import solve
+from remat.units import format_size
 
 
 def chain(
@@ -26,6 +30,7 @@ def chain(
     blocks: str | Sequence[str],
     repeats: int = 3,
     away: Mapping[str, Any] | None = None,
+    accumulate: bool = False,
 ) -> ChainInstance:
     """Measure a training step of a module, block by block, and return it as an instance of kind `chain`.
 
@@ -48,13 +53,18 @@ def chain(
         The parameters of the blocks, their gradients and states are at a host: ``host`` (its bytes), ``optimizer``,
         and ``link`` and ``host_bandwidth``, which are measured by default, as for `remat.torch.compile`. With a
         ``staleness`` of 1, steps follow each other without end, and updates count one step later.
+    accumulate : bool
+        Gradients of all parameters exist before the step, as in the second of several backward passes before
+        ``optimizer.step()``. They are not counted, so that a budget bounds activations, their gradients, and the
+        gradient of one operator's parameters until it is added. By default, no gradient exists before the step
+        (``zero_grad(set_to_none=True)``), and the gradients that the step makes count.
 
     Returns
     -------
     ChainInstance
         Bytes are those of live storages. Parameters, buffers and arguments are not counted. The gradient of an
-        activation includes those of the parameters up to this point of the backward. No gradient exists before the step
-        (``zero_grad(set_to_none=True)``).
+        activation includes those of the parameters up to this point of the backward. A warning says so if gradients
+        of parameters take more than half of the peak without recomputation.
 
     Raises
     ------
@@ -66,13 +76,14 @@ def chain(
     found = find_blocks(module, blocks)
     check_unplanned(module)
     check_uncompiled(module)
+    check_unsharded(module.named_modules())
     given = (tuple(args), dict(kwargs or {}))
-    host = None if away is None else _read_away(away)
+    host = None if away is None else _read_away(away, accumulate=accumulate)
     if host is not None:
         check_alone(module, found)
     with as_before(module, given):
-        measured = _Bytes(module, found, given).step()
-        timed = [_Times(module, found, given).step() for _ in range(repeats)]
+        measured = _Bytes(module, found, given, accumulate=accumulate).step()
+        timed = [_Times(module, found, given, accumulate=accumulate).step() for _ in range(repeats)]
     document = {
         "schema": "remat.instance/1",
         "kind": "chain",
@@ -85,10 +96,28 @@ def chain(
     if host is not None:
         document |= {"schema": "remat.instance/2", "machine": host.machine(device_of(found))}
         document |= {"parameter_memory": HOST, "optimizer_memory": HOST, **host.delayed()}
-    return load(document)  # type: ignore[return-value]
+    instance: ChainInstance = load(document)  # type: ignore[assignment]
+    note = "" if host is not None else _note_on_gradients(instance, measured.gradients)
+    if note:
+        warnings.warn(note, stacklevel=2)
+    return instance
 
 
-def _read_away(away: Mapping[str, Any]) -> BlockHost:
+def _note_on_gradients(instance: ChainInstance, gradients: int) -> str:
+    """Say so if gradients of parameters take more than half of what a schedule uses without recomputation."""
+    peak = solve(instance, algorithm="keep-all").peak_memory["memory"]
+    if not dominate(gradients, peak):
+        return ""
+    return (
+        f"gradients of parameters take {format_size(gradients)}, and the peak without recomputation is "
+        f"{format_size(peak)}; recomputation does not reduce gradients; with accumulate=True they exist before the "
+        "step, and the budget does not cover them"
+    )
+
+
+def _read_away(away: Mapping[str, Any], *, accumulate: bool) -> BlockHost:
+    if accumulate:
+        raise OptionError("gradients of earlier steps are at the host, not on the device", argument="accumulate")
     for name in away:
         if name not in BlockHost.__dataclass_fields__:
             known = ", ".join(BlockHost.__dataclass_fields__)
@@ -121,17 +150,17 @@ def as_before(module: Any, given: Any) -> Iterator[None]:
 class _Measured(BlockStep):
     """One training step in which every block runs forward, and again with saving when its gradient arrives."""
 
-    def __init__(self, module: Any, blocks: Sequence[Block], given: Any) -> None:
+    def __init__(self, module: Any, blocks: Sequence[Block], given: Any, *, accumulate: bool) -> None:
         super().__init__(blocks)
         self.module = module
         self.given = given
         self.count = len(blocks)
+        for tensor in (*module.parameters(), *_tensors(given)):
+            if tensor.is_leaf:
+                tensor.grad = torch.zeros_like(tensor) if accumulate and tensor.requires_grad else None
 
     def run(self) -> None:
-        """Run forward and backward, without gradients of an earlier step."""
-        for tensor in (*self.module.parameters(), *_tensors(self.given)):
-            if tensor.is_leaf:
-                tensor.grad = None
+        """Run forward and backward."""
         with torch.enable_grad():
             returned = self.call(self.module, *self.given)
         loss_of(returned).backward()
@@ -166,9 +195,10 @@ class _Stage:
 class _Bytes(_Measured):
     """The step in which bytes are counted."""
 
-    def __init__(self, module: Any, blocks: Sequence[Block], given: Any) -> None:
-        super().__init__(module, blocks, given)
-        counted = (*module.parameters(), *module.buffers(), *_tensors(given))
+    def __init__(self, module: Any, blocks: Sequence[Block], given: Any, *, accumulate: bool) -> None:
+        super().__init__(module, blocks, given, accumulate=accumulate)
+        fixed = (*module.parameters(), *module.buffers(), *_tensors(given))
+        counted = (*fixed, *(tensor.grad for tensor in fixed if tensor.is_leaf and tensor.grad is not None))
         self.fixed = {storage._cdata for storage in storages_in(list(counted))}
         self.live = LiveStorages(counted)
         self.stages = [_Stage() for _ in blocks]
@@ -182,6 +212,11 @@ class _Bytes(_Measured):
             self.run()
         self.head_peak = self.live.peak - self.static
         return self
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of the gradients of parameters that the step makes."""
+        return self.arrived - self.last_gradient + sum(stage.parameters for stage in self.stages)
 
     def begin(self, given: Any) -> None:
         self.input = self._size(given)
@@ -309,8 +344,8 @@ def _key(tensor: Any) -> int:
 class _Times(_Measured):
     """A step that is timed."""
 
-    def __init__(self, module: Any, blocks: Sequence[Block], given: Any) -> None:
-        super().__init__(module, blocks, given)
+    def __init__(self, module: Any, blocks: Sequence[Block], given: Any, *, accumulate: bool) -> None:
+        super().__init__(module, blocks, given, accumulate=accumulate)
         count = len(blocks)
         self.forwards, self.savings, self.backwards = [0.0] * count, [0.0] * count, [0.0] * count
         self.loss = self.mark = 0.0

@@ -16,6 +16,7 @@ from remat.bridges.torch.blocks import (
     Saved,
     check_uncompiled,
     check_unplanned,
+    check_unsharded,
     find_blocks,
     intercepted,
 )
@@ -76,6 +77,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     found = find_blocks(module, blocks)
     check_unplanned(module)
     check_uncompiled(module)
+    check_unsharded(module.named_modules())
     if isinstance(schedule, Result) and schedule.columns is None:
         raise TorchError(f"there is no schedule: {schedule.status}")
     if has_parameters(schedule):

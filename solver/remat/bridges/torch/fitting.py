@@ -12,7 +12,7 @@ from remat.bridges.torch.factory import capture_factory
 from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, make_plan
-from remat.bridges.torch.step_memory import label
+from remat.bridges.torch.step_memory import MOVING, label
 from remat.bridges.torch.target_device import target_of
 from remat.messages import elided
 from remat.solving.decisions.words import module_words
@@ -85,7 +85,8 @@ class Fitted:
         yield "Peak", f"{format_size(plan.whole_peak)}{where if plan.step else ''}{beside}"
         if plan.step:
             yield "Forward, backward", format_size(plan.peak)
-        yield from _rows({name: size for name, size in plan.split.items() if name != "reserve"})
+        moving = {name: f"{name} at the peak" for name in MOVING}
+        yield from _rows({moving.get(name, name): size for name, size in plan.split.items() if name != "reserve"})
         if plan.step:
             yield "Optimizer step", f"{format_size(plan.step_peak)}{f', {plan.optimizer}' if plan.optimizer else ''}"
             yield from _rows(plan.step)

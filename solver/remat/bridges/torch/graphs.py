@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.collectives import settle_collectives
 from remat.bridges.torch.graph_emission import Emitted, Part
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from remat.bridges.torch.shim import fx, torch
@@ -54,6 +55,7 @@ def _module(captured: Captured, part: Part) -> Any:
 def compile_boxed(module: Any, _: Any = None) -> Callable[[list[Any]], Any]:
     """Return a function that takes its arguments in a list, which it empties, and frees each value at its last use."""
     codes: Any = import_module("torch.fx.graph")
+    settle_collectives(module.graph)
     module.graph.set_codegen(codes._BoxedCodeGen())
     module.recompile()
     forward: Callable[[list[Any]], Any] = module.forward

@@ -39,7 +39,9 @@ class Choices:
     reserve : int, str or None
         Bytes that plans leave free: by default 1 GiB on a device, 0 on the CPU.
     accumulate : bool
-        Gradients of earlier steps are resident.
+        Count gradients of earlier backward passes, besides those that this step makes. Choose it if gradients exist
+        when a step begins: for several backward passes before ``optimizer.step()``, or with
+        ``zero_grad(set_to_none=False)``. Only the plan changes; PyTorch adds up gradients in either case.
     plan : path, optional
         A plan file to use instead of solving.
     cache : path, optional

@@ -23,7 +23,16 @@ from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.step_memory import after_backward, gradient_bytes, gradients_at_peak, listed, optimizer_step
+from remat.bridges.torch.step_memory import (
+    after_backward,
+    fixed_parts,
+    gradient_bytes,
+    gradient_note,
+    gradients_at_peak,
+    listed,
+    optimizer_step,
+    peak_line,
+)
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.documents import read_document, write_text
@@ -51,11 +60,17 @@ QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
 
 
 class TooSmallError(TorchError):
-    """No plan within the budget; `proved` distinguishes proved infeasibility from an unsuccessful search."""
+    """No plan within the budget; `proved` distinguishes proved infeasibility from an unsuccessful search.
 
-    def __init__(self, message: str, *, proved: bool) -> None:
+    `remedy` states what reduces the memory that recomputation does not; it is a note of the exception.
+    """
+
+    def __init__(self, message: str, *, proved: bool, remedy: str = "") -> None:
         super().__init__(message)
         self.proved = proved
+        self.remedy = remedy
+        if remedy:
+            self.add_note(remedy)
 
 
 @dataclass(frozen=True)
@@ -147,9 +162,8 @@ class Plan:
     @property
     def summary(self) -> str:
         """Breakdown of the bytes in a few lines."""
-        shown = [f"{name} {format_size(size)}" for name, size in self.split.items() if size]
         more = "recomputation takes" if self.program is None else "recomputation and waits for copies take"
-        lines = [f"peak {format_size(self.peak)}: {', '.join(shown)}"]
+        lines = [peak_line(self.peak, self.split)]
         if self.step:
             higher = ", the peak of the whole step" if self.step_peak > self.peak else ""
             of = f" of {self.optimizer}" if self.optimizer else ""
@@ -188,12 +202,12 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         return load_plan(captured, path, source="cache")
     split = split_of(captured, choices)
     reserve = split["reserve"]
+    static = sum(split.values()) - reserve
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
         _check_step(captured, choices, step, parse_budget(choices.budget), split)
-    costs = costs_of(captured, choices.costs, choices.cache)
-    instance = captured.instance(costs, static=sum(split.values()) - reserve)
+    instance = captured.instance(costs_of(captured, choices.costs, choices.cache), static=static)
     result = _solve(instance, choices, reserve, captured)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
@@ -202,11 +216,12 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         least = search_least(instance, choices)
         if proved or least.columns is None or not _within(result, least):
             said = _too_small(captured, (result, least), split, choices)
-            found = reserve + (0 if least.columns is None else least.peak_memory["memory"])
-            if sum(step.values()) + reserve > found:
-                needed = format_size(sum(step.values()) + reserve, both=True)
-                said += f"; optimizer.step() of {optimizer.called(device_of(captured))} needs {needed} in any case"
-            raise TooSmallError(said, proved=proved)
+            peak = 0 if least.columns is None else least.peak_memory["memory"]
+            if sum(step.values()) > peak:
+                in_step = format_size(sum(step.values()) + reserve, both=True)
+                said += f"; optimizer.step() of {optimizer.called(device_of(captured))} needs {in_step} in any case"
+            note = gradient_note(gradient_bytes(captured), peak or result.memory_bounds["memory"].size, static)
+            raise TooSmallError(said, proved=proved, remedy=note)
         result = least
     capacity = result.machine.memories[0].capacity
     if choices.budget is not None and capacity is not None:
@@ -469,23 +484,12 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
     """Describe a sufficient budget, the module at its peak, and its fixed part."""
     result, least = answers
     reserve = split["reserve"]
-    states = split["optimizer"] + split["accumulated"]
-    others = sum(split.values()) - reserve - split["parameters"] - states
-    shares = {
-        "weights": split["parameters"],
-        "new gradients": gradient_bytes(captured),
-        "the optimizer's states": split["optimizer"],
-        "gradients of earlier steps": split["accumulated"],
-        "inputs and the like": others,
-        "reserve": reserve,
-    }
-    parts = ", ".join(f"{format_size(size)} {name}" for name, size in shares.items() if size)
     said = _verdict(choices, proved=result.status is Status.INFEASIBLE)
     bound = result.memory_bounds["memory"]
     if least.columns is None:
         by = "" if bound.task is None else _set_by(captured, result.graph.tasks[bound.task])
         size = format_size(bound.size + reserve, both=True)
-        return f"{said}: every schedule needs at least {size}{by}; of it {parts}"
+        return f"{said}: every schedule needs at least {size}{by}; {fixed_parts(captured, split)}"
     peak, refuted, capacity = least.peak_memory["memory"], bound.size, result.machine.memories[0].capacity or 0
     if least.answer is not None and least.answer.scope == ALL_SCHEDULES:
         refuted = max(refuted, least.answer.bound or 0)
@@ -495,7 +499,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
         below = f", as for all below {format_size(refuted + reserve, both=True)}" if refuted > capacity + 1 else ""
         said += f"{below}: the smallest budget found is"
     by = _set_by(captured, least.peak_step("memory"))
-    return f"{said} {format_size(peak + reserve, both=True)}{by}; of it {parts}"
+    return f"{said} {format_size(peak + reserve, both=True)}{by}; {fixed_parts(captured, split)}"
 
 
 def _verdict(choices: Choices, *, proved: bool) -> str:
@@ -536,7 +540,8 @@ def plan_of(
     fixed = {} if split is None else split
     counted = sum(fixed.values()) - fixed.get("reserve", 0)
     gradients = gradients_at_peak(captured, result, events)
-    notes: tuple[str, ...] = ()
+    dominant = "" if split is None else gradient_note(gradient_bytes(captured), peak, counted)
+    notes: tuple[str, ...] = (dominant,) if dominant else ()
     mapped = is_mapped(captured.target)
     if mapped:
         notes += (_of_target(captured, fixed.get("reserve", 0)),)

@@ -12,6 +12,8 @@ from remat.solving.result import Result
 from remat.units import format_size
 
 STATIC = ("parameters", "buffers", "inputs", "constants", "optimizer")
+MOVING = ("gradients", "activations")
+"""Kinds of a split whose bytes change during the step."""
 LABELS = {"optimizer": "optimizer states", "accumulated": "gradients of earlier steps"}
 """Readable names for keys of a split."""
 
@@ -27,6 +29,45 @@ def listed(split: Mapping[str, int], most: int | None = None) -> str:
     return ", ".join(f"{format_size(size)} {label(name)}" for size, name in parts[:most])
 
 
+def peak_line(peak: int, split: Mapping[str, int]) -> str:
+    """Return the contents of memory at the peak of forward and backward in a line.
+
+    Gradients and activations come and go: the line states that their bytes are those at the peak.
+    """
+
+    def sizes(*, moving: bool) -> str:
+        named = ((name, size) for name, size in split.items() if size and (name in MOVING) == moving)
+        return ", ".join(f"{label(name)} {format_size(size)}" for name, size in named)
+
+    at_peak = sizes(moving=True)
+    parts = [part for part in (sizes(moving=False), at_peak and f"at the peak {at_peak}") if part]
+    return f"peak {format_size(peak)}: {'; '.join(parts)}"
+
+
+def dominate(gradients: int, peak: int, static: int = 0) -> bool:
+    """Whether gradients of parameters take more than half of what is not static at a peak."""
+    return 2 * gradients > peak - static
+
+
+def gradient_note(gradients: int, peak: int, static: int) -> str:
+    """Return what reduces the gradients of parameters; empty unless they dominate a peak.
+
+    Parameters
+    ----------
+    gradients : int
+        Bytes of all gradients of a step.
+    peak, static : int
+        Bytes in forward and backward, and those of them that no schedule changes.
+    """
+    if not dominate(gradients, peak, static):
+        return ""
+    return (
+        f"gradients of parameters take {format_size(gradients)}, {gradients / peak:.0%} of the peak; recomputation and "
+        "smaller batches do not reduce them; frozen parameters have none, FSDP2 shards them, and "
+        "optimizer_memory='host' moves them to a host"
+    )
+
+
 def gradient_values(captured: Captured) -> frozenset[str]:
     """Return the values that are gradients at the end of the backward."""
     joint = captured.joint
@@ -37,6 +78,29 @@ def gradient_values(captured: Captured) -> frozenset[str]:
 def gradient_bytes(captured: Captured) -> int:
     """Bytes of the gradients that a step makes."""
     return sum(captured.joint.values[value] for value in gradient_values(captured))
+
+
+def fixed_parts(captured: Captured, split: Mapping[str, int]) -> str:
+    """Return the parts of a needed budget that no schedule reduces, without those below a hundredth of them.
+
+    Parameters
+    ----------
+    captured : Captured
+    split : mapping of str to int
+        Static bytes and the reserve, by kind.
+    """
+    reserve, states = split["reserve"], split["optimizer"] + split["accumulated"]
+    shares = {
+        "weights": split["parameters"],
+        "new gradients": gradient_bytes(captured),
+        "optimizer states": split["optimizer"],
+        "gradients of earlier steps": split["accumulated"],
+        "inputs and the like": sum(split.values()) - reserve - split["parameters"] - states,
+        "reserve": reserve,
+    }
+    whole = sum(shares.values())
+    parts = ", ".join(f"{format_size(size)} {name}" for name, size in shares.items() if 100 * size > whole)
+    return f"recomputation does not reduce {parts}"
 
 
 def gradients_at_peak(captured: Captured, result: Result, events: list[Event]) -> int:
