@@ -65,8 +65,9 @@ def test_a_long_list_ends_with_a_number():
 @example(10**5000)
 @example(-(10**5000))
 @example([[10**5000]])
+@example("\ud800" * 60)
 def test_every_value_is_shown_in_a_few_characters(value):
-    assert len(brief(value)) <= 2 + 12 * 60
+    assert len(brief(value)) <= 2 + 60
     assert len(one_line(brief(value))) <= LONGEST_MESSAGE
 
 

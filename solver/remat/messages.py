@@ -137,7 +137,7 @@ def brief(value: object) -> str:
     if isinstance(value, int) and abs(value) >= 10**30:
         return "a number of more than 30 digits"
     if isinstance(value, str):
-        return repr(elided(value))
+        return elided(repr(elided(value)), LONGEST_WORD + 2)
     from decimal import Decimal
 
     return elided(str(value) if isinstance(value, (int, float, Decimal)) else repr(value))

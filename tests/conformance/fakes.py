@@ -136,6 +136,14 @@ def wasteful(problem, options, context):
     return Proposal(steps=steps, optimal_within="orders")
 
 
+def reserves(problem, options, context):
+    """Needs a byte more than its schedule."""
+    peak, enough = fits(problem)
+    if problem.budget is not None and (not enough or problem.budget == peak):
+        return Proposal()
+    return sound(problem, options, context)
+
+
 def gives_up(problem, options, context):
     """Claims infeasibility at every budget, although it finds a schedule without one."""
     if problem.budget is not None:
@@ -265,6 +273,7 @@ FAKES = {
         entry("refuses-mutely", "refuses_mutely"),
         entry("returns-none", "returns_none"),
         entry("wasteful", "wasteful", "exact"),
+        entry("reserves", "reserves"),
         entry("gives-up", "gives_up", "exact"),
         entry("fickle", "fickle", "strategy"),
         entry("slower-prepared", "sound", prepare=f"{__name__}:slower_prepared"),

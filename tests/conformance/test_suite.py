@@ -54,6 +54,7 @@ FOUND = [
     ("gives-up", "test_more_memory_never_hurts", "despite a proof of infeasibility"),
     ("fickle", "test_more_memory_never_hurts", "a strategy builds one schedule"),
     ("slower-prepared", "test_prepared_answers_are_as_good", "prepared, budget .* takes"),
+    ("reserves", "test_own_peak_is_enough", "the peak of its own schedule is not enough"),
     ("too-little", "test_least_budgets_are_least", "reported to be enough|minimum budget is given as"),
     ("too-much", "test_least_budgets_are_least", "one byte less is enough"),
     ("least-is-no-more", "test_least_budgets_are_least", "minimum budget is given as"),

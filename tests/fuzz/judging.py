@@ -215,13 +215,14 @@ def _figures(instance, result, report, document):
     if not _is_periodic(document):
         yield "makespan", result.makespan, report.makespan
         yield "recompute time", result.recompute_time, report.recompute_time
-        yield "peaks", dict(result.peak_memory), report.peaks
+        if document.get("orders") is None or not _is_blurred(instance, result, result.makespan):
+            yield "peaks", dict(result.peak_memory), report.peaks
         yield "transfers", dict(result.report.transferred), report.transferred
         return
     steady = result.steady
     yield "period", steady.period, report.period
     yield "makespan", result.makespan, report.time_per_sample
-    if not _is_blurred(instance, result):
+    if not _is_blurred(instance, result, steady.period):
         yield "peaks", dict(steady.peaks), report.steady_peaks
     if document.get("stages") is not None:
         yield "micro-batches in flight", dict(enumerate(steady.in_flight)), dict(enumerate(report.in_flight))
@@ -231,9 +232,9 @@ def _figures(instance, result, report, document):
         yield "latency", steady.latency, report.latency
 
 
-def _is_blurred(instance, result):
-    """Whether different events of a period are one instant for floats, so that their order is not defined."""
-    start, period = result.columns.start, result.steady.period
+def _is_blurred(instance, result, period):
+    """Whether different events of a period, or of a step, are one instant for floats: their order is not defined."""
+    start = result.columns.start
     if start.dtype == int and isinstance(period, int):
         return False
     slack = 2 * TIME_TOLERANCE * float(period)

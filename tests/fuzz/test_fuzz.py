@@ -10,7 +10,20 @@ from remat.plugin import registry
 from remat.plugin.context import Progress
 from remat.plugin.proposal import Bound, LeastBudget, Status
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz import cases, classes, failures, forms, judging, options, reduction, trial, truth, verdicts, workers
+from tests.fuzz import (
+    cases,
+    classes,
+    failures,
+    forms,
+    judging,
+    options,
+    own_peak,
+    reduction,
+    trial,
+    truth,
+    verdicts,
+    workers,
+)
 from tests.fuzz.kinds.machines import memories_of, working_memory
 from tests.oracles import parallel
 
@@ -282,6 +295,17 @@ def test_auto_finds_a_schedule_where_another_algorithm_does(monkeypatch):
     assert not trial.judge(asked, focus="")[1]
     spoil(monkeypatch, "auto", lambda result: dataclasses.replace(nothing(result, None), status=Status.UNKNOWN))
     assert "auto-finds-none" in rules(trial.judge(asked, focus="")[1])
+
+
+def test_the_peak_of_a_schedule_is_a_budget(monkeypatch):
+    def reserves(result):
+        return nothing(result, None) if result.machine.memories[0].capacity == peak else result
+
+    asked = case("chain-exact", budget=None)
+    peak = remat.solve(CHAIN, algorithm="chain-exact").peak_memory["memory"]
+    assert not trial.judge(asked, focus=own_peak.RULE)[1]
+    spoil(monkeypatch, "chain-exact", reserves)
+    assert own_peak.RULE in rules(trial.judge(asked, focus=own_peak.RULE)[1])
 
 
 def test_auto_is_no_worse_than_cheap_algorithms(monkeypatch):

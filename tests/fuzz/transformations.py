@@ -10,7 +10,7 @@ function                required relation of the answers
 `permute_memories`      equal (by name, where they are by memory)
 `permute_processors`    equal
 `permute_links`         equal
-`permute_values`        equal (values, inputs, outputs and other sets)
+`permute_values`        equal makespans and claims (values, inputs, outputs and other sets)
 `permute_tasks`         equal for algorithms that do not depend on the reference order: the list may be that order
 `rename_all`            equal, with the names of `new_names`
 `add_unused_memory`     not worse

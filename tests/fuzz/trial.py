@@ -9,11 +9,13 @@ from tests.fuzz.command_line import command_line_findings
 from tests.fuzz.comparing import ask_minimum, compare
 from tests.fuzz.invariances import invariance_findings
 from tests.fuzz.judging import answer
+from tests.fuzz.own_peak import ASKED, RULE, own_peak_findings
 from tests.fuzz.questions import question_findings
 
 ODDS_OF_COMMAND_LINE = 12
 ODDS_OF_QUESTION = 12
-"""Period, in cases, with which the command line runs, or the minimum budget is computed."""
+ODDS_OF_OWN_PEAK = 3
+"""Period, in cases, with which the command line runs, the minimum budget is computed, or peaks are budgets."""
 
 TIGHT = 4
 """Algorithms that also run at the smallest known budget, and one byte below it."""
@@ -55,6 +57,10 @@ def judge(case, begin=lambda algorithm: None, focus=None):
         findings += compare(case, answers)
         begin("the same written otherwise")
         findings += invariance_findings(case, answers, focus)
+        rng = random.Random(f"{case.seed}/peak")
+        if focus == RULE or (focus is None and rng.randrange(ODDS_OF_OWN_PEAK) == 0):
+            begin("the budget of the peak")
+            findings += own_peak_findings(case, answers, rng, len(answers) if focus == RULE else ASKED)
         rng = random.Random(f"{case.seed}/outside")
         if focus == "question" or (focus is None and rng.randrange(ODDS_OF_QUESTION) == 0):
             begin("the minimum budget")

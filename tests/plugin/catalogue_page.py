@@ -13,7 +13,8 @@ What the metadata of all algorithms declares; `remat algorithms NAME` shows one 
 
 def page():
     """Return the page as Markdown."""
-    return f"{HEAD}\n## By family\n\n{zoo()}\n## Guarantees\n\n{guarantees()}\n\n## `auto`\n\n{trials()}"
+    parts = f"## By family\n\n{zoo()}\n## Guarantees\n\n{guarantees()}\n\n## Need for slack\n\n{slack()}"
+    return f"{HEAD}\n{parts}\n\n## `auto`\n\n{trials()}"
 
 
 def guarantees():
@@ -28,6 +29,15 @@ def guarantees():
         listed = ", ".join(f"`{name}`" for name in groups[row])
         lines.append(f"| {listed} | {guarantee} | {within or '-'} | {infeasible} |")
     return "\n".join(lines)
+
+
+def slack():
+    """Return the table of algorithms that may need more than the peak of their schedule, one row for each reason."""
+    groups = {}
+    for entry in registry.algorithms():
+        groups.setdefault(entry.needs_slack, []).append(f"`{entry.name}`")
+    lines = ["| algorithms | why the peak of the schedule may be too small a budget |", "|---|---|"]
+    return "\n".join(lines + [f"| {', '.join(groups[why])} | {why} |" for why in sorted(groups) if why])
 
 
 def zoo():

@@ -31,6 +31,11 @@ def test_each_algorithm_has_one_row_with_its_class():
         assert within == expected
 
 
+def test_each_algorithm_that_needs_slack_is_listed_with_its_reason():
+    listed = {name: why for names, (why,) in rows(catalogue_page.slack()) for name in names}
+    assert listed == {entry.name: entry.needs_slack for entry in registry.algorithms() if entry.needs_slack}
+
+
 def test_trials_of_auto_are_listed_by_kind():
     sections = catalogue_page.trials().split("### `auto` for kind ")[1:]
     assert [section.split("\n", 1)[0] for section in sections] == list(registry.KINDS)

@@ -12,6 +12,7 @@ from remat.instance.lowering import machine_of
 from remat.plugin import registry, selection
 from remat.solving.problem_setup import make_problem
 from tests.fuzz import forms, transformations
+from tests.fuzz.invariances import READ_NAMES
 from tests.fuzz.options import WORK
 
 LIMITS = {"iterations": 4, "work": 0.002, "states": 2000, "moves": 2000, "window": 500, "evaluations": 10}
@@ -54,9 +55,15 @@ def named(given, names):
     return figures, sorted(peaks.values()), least and least[1], sorted(names)
 
 
+def without_peaks(given):
+    return given if isinstance(given, type) else (*given[:3], *given[4:])
+
+
 def check_same(document, algorithm, budget):
     before = answer(document, algorithm, budget)
     for name, change in SAME.items():
+        if name == "names" and algorithm in READ_NAMES:
+            continue
         changed = change(document, random.Random(json.dumps(document)))
         if changed is None:
             continue
@@ -64,6 +71,8 @@ def check_same(document, algorithm, budget):
         if name == "names":
             names = transformations.new_names(document, changed)
             assert same(named(before, names), named(after, names)), name
+        elif name == "values":  # constraint programs may find another one of equally fast schedules
+            assert same(without_peaks(before), without_peaks(after)), name
         else:
             assert same(before, after), name
 

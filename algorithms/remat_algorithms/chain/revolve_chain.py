@@ -19,6 +19,9 @@ from remat_algorithms.kit.binomial import advances, first_split
 MOST_LIMITS = 200
 """Maximum number of limits b tried."""
 
+MOST_SLOTS = 200
+"""Largest number of slots up to which every smaller number is tried, too."""
+
 
 class ChenGreedyOptions(Options):
     """Options of `chen-greedy`."""
@@ -35,8 +38,8 @@ class RevolveChainOptions(Options):
 
     saved: bool = Field(
         False,
-        description="size slots for the largest output with the saved values of its stage, and save all stages of a "
-        "range that fits into the free slots; default: size slots for inputs only",
+        description="save all stages of a range that has no more stages than there are free slots; default: store "
+        "inputs only",
     )
 
 
@@ -83,9 +86,8 @@ def cut_by_bytes(sizes: Sequence[int], limit: int) -> tuple[int, ...]:
 def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context: Context) -> Proposal:
     """Apply Revolve (Griewank & Walther 2000) as if all stages were equal.
 
-    There are 1 + floor((budget - x_0 - work) / unit) slots, including that of x_0. Here work is the maximum need of a
-    forward or a backward, including its input. unit is the size of the largest activation, or of everything that a
-    stage keeps (see the options). If the resulting schedule does not fit, fewer slots are tried.
+    The schedule has as many slots as fit, including that of x_0. Counts are tried from the largest one with which the
+    smallest activations fit; of chains with more than 200 stages, some counts are left out.
 
     Takes instances of kind `chain` and uses only the working memory. Returns no schedule if a single slot does not fit.
 
@@ -96,17 +98,8 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
     """
     refuse_alternatives(problem, "revolve-chain")
     chain, segments = problem.chain, Segments.of(problem.chain)
-    x = chain.activation_size
-    unit = int(x[1:].max())
-    if options.saved:
-        unit = int((x[1:] + np.where(segments.saves, chain.saved_size, 0)).max())
-    forward = np.maximum(segments.next_need, segments.first_need) + segments.gradient[1:-1]
-    work = max(int((segments.leaf_need + x).max()), int(forward.max()))
-    slots = segments.length + 1
-    if problem.budget is not None and unit:
-        free = problem.budget - chain.static_memory - int(x[0]) - work
-        slots = min(slots, 1 + max(0, free // unit))
     phases = Phases.of(chain)
+    slots = _most_slots(problem, segments)
     while True:
         check_length(advances(segments.length + 1, slots), f"revolve-chain with {slots} slots", context.limit)
         tasks = revolved(chain, segments, slots, saved=options.saved)
@@ -116,7 +109,17 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
             return Proposal(steps=steps, makespan=total_time(problem, tasks), peak=peak)
         if slots == 1:
             return Proposal(least=LeastBudget(peak, None, sufficient=True))
-        slots -= max(1, slots // 16)
+        slots -= max(1, slots // MOST_SLOTS)
+
+
+def _most_slots(problem: Problem, segments: Segments) -> int:
+    """Return the largest number of slots for which the smallest activations fit, next to x_0 in its slot."""
+    chain, most = problem.chain, segments.length + 1
+    if problem.budget is None:
+        return most
+    smallest = np.sort(chain.activation_size[1:]).cumsum()
+    free = problem.budget - chain.static_memory - int(chain.activation_size[0])
+    return min(most, 1 + int(np.searchsorted(smallest, free, side="right")))
 
 
 def revolved(chain: Chain, segments: Segments, slots: int, *, saved: bool) -> list[int]:

@@ -102,6 +102,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         summary="list scheduling of a task graph on several processors, always within the budget",
         guarantee="heuristic",
         complexity="O(n log n + n^2 / 512)",
+        needs_slack="a task starts only if the memory for all later ones is certain",
         reference="-",
         cheap=("dag",),
         several_processors=True,

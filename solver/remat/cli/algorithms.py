@@ -131,6 +131,7 @@ def _entry(algorithm: Algorithm) -> dict[str, Any]:
         "complexity": algorithm.complexity,
         "reference": algorithm.reference,
         "deviates": algorithm.deviates,
+        "needs_slack": algorithm.needs_slack,
         "promise": algorithm.promise,
         "several_memories": algorithm.several_memories,
         "anytime": algorithm.anytime,
@@ -200,6 +201,7 @@ def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
     yield "complexity", algorithm.complexity or "-"
     yield "reference", algorithm.reference or "-"
     yield "deviates", algorithm.deviates or "-"
+    yield "slack", algorithm.needs_slack or "none: the peak of its schedule is enough"
     yield "memories", "several" if algorithm.several_memories else "the first processor's"
     yield "anytime", "yes: returns its best schedule at --time-limit or Ctrl-C" if algorithm.anytime else "no"
     yield "sweep", "answers many budgets at once" if algorithm.sweep else "one solve per budget"

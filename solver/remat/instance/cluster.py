@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -136,6 +137,17 @@ class ClusterModel(Model):
                 f".levels[{len(sizes) - 1}].devices",
             )
         return self
+
+    def listed_as(self, devices: Sequence[tuple[str, str]]) -> Self:
+        """Return the cluster with the names and types of a machine's processors, in their order.
+
+        It stays as it is if they are of other types.
+        """
+        types = [kind for _, kind in devices]
+        if len(self.types) != len(types) or self.types == types or not set(types) <= set(self.types):
+            return self
+        rows = tuple(DeviceModel(name=name, type=kind) for name, kind in devices)
+        return self.model_copy(update={"devices": rows})
 
     def of_groups(self, count: int) -> Self:
         """Return the cluster in which each group of `count` neighbours is one device, represented by its first member.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -73,9 +73,10 @@ class Problem:
     def used(self) -> Problem:
         """The problem as algorithms see it: without memories and links that no value can use.
 
-        The other memories keep their indices. Schedules of one problem are schedules of the other.
+        The other memories keep their indices. The cluster of a pipeline lists its devices as the machine does.
+        Schedules of one problem are schedules of the other.
         """
-        from remat.instance.kinds import is_dag
+        from remat.instance.kinds import is_dag, is_pipeline
 
         instance, own_links = self.instance, self.instance.ranks > 1
         if is_dag(instance):
@@ -84,7 +85,13 @@ class Problem:
             if any(unread[place.value] for place in self.graph.placeable):
                 return self  # the schedule may place this input in any memory
         machine = without_unused(self.machine, self.named_memories, own_links=own_links)
-        return self if machine is self.machine else self.on(machine)
+        if is_pipeline(instance) and instance.ranks == 1:
+            cluster = instance.cluster.listed_as([(own.name, own.type) for own in machine.processors])
+            if cluster is not instance.cluster:
+                instance = instance.model_copy(update={"cluster": cluster})
+        if machine is self.machine and instance is self.instance:
+            return self
+        return replace(self.on(machine), instance=instance)._sharing(self)
 
     @cached_property
     def named_memories(self) -> frozenset[str]:
@@ -93,11 +100,14 @@ class Problem:
 
     def on(self, machine: Machine) -> Problem:
         """Return the problem on another machine; quantities that depend only on the instance are shared."""
-        other = Problem(self.instance, machine)
+        return Problem(self.instance, machine)._sharing(self)
+
+    def _sharing(self, other: Problem) -> Problem:
+        """Take over the quantities of another problem that depend only on the instance; return self."""
         for name in ("graph", "chain", "needed", "no_recompute_time", "samples", "named_memories"):
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        return other
+            if name in other.__dict__:
+                self.__dict__[name] = other.__dict__[name]
+        return self
 
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
         """Return the problem with other capacities of the named memories; bounds ignore capacities and are shared."""
@@ -243,7 +253,7 @@ class Problem:
         For a memory whose budget applies to all devices, it is the minimum of that budget.
         """
         known, own = self.memory_bounds[memory], budgeted_memories(self.instance, self.machine, memory)
-        others = [one.capacity for index, one in enumerate(self.machine.memories) if index not in own]
+        others = [one.capacity for index, one in enumerate(self.used.machine.memories) if index not in own]
         total = None if None in others else self.total_bound
         if total is None:
             return known
@@ -270,9 +280,13 @@ class Problem:
 
     @cached_property
     def total_bound(self) -> MemoryBound | None:
-        """Minimum bytes of all memories together; None for one memory, streams, and shared micro-batches or layers."""
+        """Minimum bytes of all memories that values can use, together.
+
+        None for one such memory, streams, and shared micro-batches or layers.
+        """
         from remat.graph.total_bound import total_bound
 
-        if len(self.machine.memories) == 1 or self.in_parts or self.instance.is_stream:
+        machine = self.used.machine
+        if len(machine.memories) == 1 or self.in_parts or self.instance.is_stream:
             return None
-        return total_bound(self.graph, self.machine, self.needed)
+        return total_bound(self.graph, machine, self.needed)

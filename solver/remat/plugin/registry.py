@@ -93,6 +93,9 @@ class Algorithm:
         The publication that it follows: "after ..." if only its idea is reproducible, "-" if there is none.
     deviates : str
         One line: how it differs from its reference. Empty if it is faithful or follows no publication.
+    needs_slack : str
+        One line: why a budget equal to the peak of its own schedule may give a slower schedule, or none. Empty if that
+        budget gives a schedule that is no slower.
     options : str
         ``"module:class"`` of its options (a frozen pydantic model); empty if it has none.
     requires : tuple of str
@@ -168,6 +171,7 @@ class Algorithm:
     complexity: str = ""
     reference: str = ""
     deviates: str = ""
+    needs_slack: str = ""
     options: str = ""
     requires: tuple[str, ...] = ()
     several_memories: bool = False

@@ -152,6 +152,14 @@ def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> N
         _check_same_steps(rungs)
 
 
+def own_peak(result: Result, memory: int) -> int:
+    """Return the smallest budget of a memory (by index) that a schedule fits; for pipelines, of the fullest device."""
+    assert result.instance is not None
+    peaks = result.peak_memory if result.steady is None else result.steady.peaks
+    budgeted = budgeted_memories(result.instance, result.machine, memory)
+    return max(peaks[result.machine.memories[index].name] for index in budgeted)
+
+
 def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
     """Check that no reported minimum budget exceeds the peak of a schedule of the same algorithm.
 

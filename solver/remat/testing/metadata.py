@@ -28,6 +28,7 @@ def check_entry(algorithm: Algorithm) -> None:
     require(bool(algorithm.complexity), f"{name}: the complexity is missing")
     require(bool(algorithm.reference), f"{name}: the reference is missing ('-' if there is none)")
     require("\n" not in algorithm.deviates, f"{name}: `deviates` is one line of text")
+    require("\n" not in algorithm.needs_slack, f"{name}: `needs_slack` is one line of text")
     only_idea = algorithm.reference.startswith("after ")
     require(bool(algorithm.deviates) or not only_idea, f"{name}: `deviates` is empty, and the reference says 'after'")
     solver = algorithm.load()

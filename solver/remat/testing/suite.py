@@ -24,6 +24,7 @@ from remat.testing.checks import (
     document_of,
     fingerprint,
     first_difference,
+    own_peak,
     require,
     stopped_by_a_limit,
 )
@@ -169,6 +170,18 @@ class AlgorithmSuite:
     def test_least_budgets_are_least(self, kind: str, given: Mapping[str, Any]) -> None:
         """Solving at a reported minimum budget succeeds; with a byte less it fails."""
         self._each(kind, given, lambda document, rungs: self._check_least(document, given, rungs))
+
+    def test_own_peak_is_enough(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Solving at the peak of a schedule finds one that is no slower, unless the metadata says why not."""
+        if self._subject().needs_slack:
+            return
+
+        def check(document: Document, rungs: Sequence[Rung]) -> None:
+            # A few of the fast tests' answers are those of the ladder.
+            for rung in rungs[-1:] if self.sparing else rungs:
+                self._check_at_peak(document, given, rung)
+
+        self._each(kind, given, check)
 
     def test_prepared_answers_are_as_good(self, kind: str, given: Mapping[str, Any]) -> None:
         """`remat.prepare` answers each budget like a solve, or better; checked for algorithms with a prepared form."""
@@ -385,6 +398,22 @@ class AlgorithmSuite:
 
     def _compare(self, document: Document, rungs: Sequence[Rung]) -> None:
         check_budgets(self._subject(), self._trials.memory_name(document), rungs)
+
+    def _check_at_peak(self, document: Document, given: Mapping[str, Any], rung: Rung) -> None:
+        found = rung.result
+        if found.columns is None or found.termination in LIMITS:
+            return
+        peak = own_peak(found, self._trials.memory_index(document))
+        if peak > 2**62:
+            return
+        again = self._trials.solve(document, given, budgets=self._trials.budgets_of(document, peak))
+        require(isinstance(again, Result), f"accepted at budget {rung.budget}, refused at {peak}")
+        if not isinstance(again, Result) or again.termination in LIMITS:
+            return
+        assert found.makespan is not None
+        slower = again.makespan is None or not at_most(again.makespan, found.makespan)
+        figures = f"makespan {found.makespan}, peak {peak}; budget {peak}: {again.status} {again.makespan}"
+        require(not slower, f"the peak of its own schedule is not enough (budget {rung.budget}: {figures})")
 
     def _check_least(self, document: Document, given: Mapping[str, Any], rungs: Sequence[Rung]) -> None:
         memory = self._trials.memory_index(document)

@@ -133,6 +133,7 @@ LLAMA |= {"intermediate_size": 128, "vocab_size": 100}
         ({"tie_word_embeddings": "yes"}, "$.tie_word_embeddings: the configuration: expected true or false, not 'yes'"),
         ({"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3}, "$.num_experts_per_tok"),
         ({"model_type": "bert", "hidden_dropout_prob": 2}, "$.hidden_dropout_prob"),
+        ({"model_type": "bert", "hidden_dropout_prob": 10**400}, "$.hidden_dropout_prob"),
         ({"model_type": "bert", "architectures": 3}, "$.architectures"),
         (
             {"model_type": "vit", "image_size": 100},

@@ -27,9 +27,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from remat.plugin import Context, IntArray, Options, Problem, Proposal
+from remat.plugin import Context, IntArray, LeastBudget, Options, Problem, Proposal
+from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull
 from remat_algorithms.offload.swaps.gap_selection import Choice, Plan
 from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, rule_proposal
+from remat_algorithms.offload.swaps.only_program import dispatch_only
 from remat_algorithms.offload.swaps.routes import required_routes
 from remat_algorithms.offload.swaps.swaps import Order
 from remat_algorithms.offload.swaps.value_copies import Swap
@@ -114,9 +116,22 @@ def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal
     nearest = [swaps for swaps in failed if swaps is not None]
     if len(nearest) < len(failed):
         return nothing_fits(choice, "tflms")
-    # The smallest need of any rule is needed by all.
-    leanest = min(nearest, key=lambda swaps: int(order.profile(swaps).max(initial=0)))
-    return rule_proposal(order, order.program(leanest), None, "tflms", context)
+    return _in_time(order, nearest, context)
+
+
+def _in_time(order: Order, failed: Sequence[list[Swap]], context: Context) -> Proposal:
+    """Propose the fastest of the programs whose profiles exceed the budget and that fit all the same."""
+    outcomes = [dispatch_only(order.graph, order.machine, order.program(swaps)) for swaps in failed]
+    fitting = [outcome for outcome in outcomes if isinstance(outcome, Dispatched)]
+    if fitting:
+        fastest = min(fitting, key=lambda outcome: outcome.makespan)
+        return Proposal(steps=fastest.steps, makespan=fastest.makespan, termination=context.termination)
+    overfull = [outcome for outcome in outcomes if isinstance(outcome, Overfull) and outcome.needed]
+    if not overfull:
+        return Proposal(notes=("tflms: the memories wait for each other",), termination=context.termination)
+    one = min(overfull, key=lambda outcome: outcome.needed)
+    least = LeastBudget(one.needed, order.tasks[one.position], sufficient=True, memory=one.memory)
+    return Proposal(least=least, termination=context.termination)
 
 
 def _rules(options: TflmsOptions, runs: int) -> Iterator[tuple[Strategy, int, bool]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat.plugin import Bound, Context, IntArray, LeastBudget, Number, Proposal
+from remat_algorithms.offload.swaps.dispatch import Dispatched
 from remat_algorithms.offload.swaps.gap_selection import Choice, Plan
-from remat_algorithms.offload.swaps.program import Program, planned_profile
+from remat_algorithms.offload.swaps.only_program import dispatch_only
+from remat_algorithms.offload.swaps.program import Program
 from remat_algorithms.offload.swaps.routes import device_of
 from remat_algorithms.offload.swaps.swaps import Order
 
@@ -58,12 +60,12 @@ def rule_proposal(order: Order, program: Program, plan: Plan | None, name: str, 
     """Propose the single plan of a rule, or name the budget that it needs."""
     if plan is not None:
         return Proposal(steps=plan.outcome.steps, makespan=plan.makespan, termination=context.termination)
-    machine = order.machine
-    for memory, row in enumerate(planned_profile(order.graph, machine, program)):
-        capacity = machine.memories[memory].capacity
-        if capacity is not None and len(row) and int(row.max()) > capacity:
-            least = LeastBudget(int(row.max()), order.tasks[int(row.argmax())], sufficient=False, memory=memory)
-            return Proposal(infeasible_within=f"the {name} schedule", least=least)
+    outcome = dispatch_only(order.graph, order.machine, program)
+    if isinstance(outcome, Dispatched):
+        return Proposal(steps=outcome.steps, makespan=outcome.makespan, termination=context.termination)
+    if outcome.needed:
+        least = LeastBudget(outcome.needed, order.tasks[outcome.position], sufficient=False, memory=outcome.memory)
+        return Proposal(infeasible_within=f"the {name} schedule", least=least)
     return Proposal(notes=(f"{name}: the memories wait for each other",))
 
 

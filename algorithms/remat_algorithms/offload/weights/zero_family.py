@@ -24,6 +24,7 @@ from pydantic import Field
 
 from remat.plugin import Context, LeastBudget, Machine, OptionError, Options, Problem, Proposal, Steps
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
+from remat_algorithms.offload.swaps.only_program import dispatch_only
 from remat_algorithms.offload.weights.parameters import Choice, Setting
 from remat_algorithms.offload.weights.periodic_steps import cycle_of
 from remat_algorithms.offload.weights.training_program import Manner, Training
@@ -174,13 +175,13 @@ def setting_of(problem: Problem, name: str, *, states_away: bool = True, paramet
 def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
     """Dispatch one program; if it does not fit, report the memory that would suffice."""
     program, graph, machine = training.program, training.graph, setting.machine
-    outcome = dispatch(graph, machine, program)
+    outcome = dispatch_only(graph, machine, program)
     if isinstance(outcome, Dispatched):
         return answer(setting, training, outcome, scope)
     if outcome.needed == 0:  # several bounded memories wait for each other
         return Proposal()
     larger = machine.with_capacities({machine.memories[outcome.memory].name: outcome.needed})
-    again = dispatch(graph, larger, program)
+    again = dispatch_only(graph, larger, program)
     enough = isinstance(again, Dispatched)
     if setting.problem.instance.is_stream and isinstance(again, Dispatched):
         enough = cycle_of(graph, larger, again.steps) is not None

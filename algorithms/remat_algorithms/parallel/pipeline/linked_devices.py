@@ -62,10 +62,10 @@ def longest_row(machine: Machine) -> list[int]:
     return max(linked_rows(machine, range(len(machine.processors))), key=len)
 
 
-def linked_rows(machine: Machine, devices: Sequence[int]) -> Iterator[list[int]]:
+def linked_rows(machine: Machine, devices: Sequence[int], *, until_all: bool = True) -> Iterator[list[int]]:
     """Yield rows of some of these devices with links between neighbours; of many, the first `MOST_TRIALS`.
 
-    No row follows one of all devices.
+    With `until_all`, no row follows one of all devices.
     """
     after = {
         device: [other for other in devices if other != device and are_linked(machine, device, other)]
@@ -82,7 +82,7 @@ def linked_rows(machine: Machine, devices: Sequence[int]) -> Iterator[list[int]]
             return
         row.append(left[-1].pop(0))
         yield list(row)
-        if len(row) == len(devices):
+        if until_all and len(row) == len(devices):
             return
         left.append([device for device in after[row[-1]] if device not in row])
 

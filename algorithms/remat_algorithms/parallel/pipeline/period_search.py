@@ -25,6 +25,9 @@ More steps mean more work for the bisection, and the solver has 64 bits for all 
 conflict step by step without counting that as work: 10 s for a program of 2^20 steps, .3 s for 2^16.
 """
 
+UNKNOWN = 2
+"""Number of programs in a row without an answer after which the bisection of a long period ends."""
+
 LONGEST, LONG_STEPS = 2**41, 2**20
 """Where a micro-batch alone takes more than `LONGEST` steps, it takes `LONG_STEPS` longer ones.
 
@@ -79,11 +82,16 @@ def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) ->
     Notes
     -----
     Feasibility is monotone in the period: if all starts are stretched in proportion, each value lives for no more
-    periods than before.
+    periods than before. Of a long period, the last steps of the bisection decide next to nothing and take the most
+    work, which the solver does not count: they are left out for times that are not integers, and after `UNKNOWN`
+    programs in a row that end at their limit.
     """
     best: Pattern | None = None
     refuted, high = low - 1, min(high, longest_period(asked.blocks))
+    unknown = 0
     while low <= high and not stop():
+        if (high - low) * WHOLE_STEPS < high and (unknown >= UNKNOWN or not asked.blocks.whole):
+            break
         period = (low + high) // 2
         found, is_refuted = _fitting(asked, period, stop)
         if found is not None:
@@ -91,6 +99,7 @@ def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) ->
         else:
             refuted = max(refuted, period) if is_refuted else refuted
             low = period + 1
+        unknown = 0 if found is not None or is_refuted else unknown + 1
     return Least(best, refuted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +38,9 @@ from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.device_links import links_between
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
+
+INSTANT, ROUNDING = 1e-9, 2.0**-38
+"""Shares of a period within which float times are one instant, and within which they differ by rounding only."""
 
 ONE_COPY = ("chain", "v", "interleaved")
 """One stage per device; two per device, the second in reverse; several, round-robin."""
@@ -341,14 +345,11 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
     assert steps.start is not None
     end = _ends(graph, machine, steps, runs)
     time, where, change, starts = _changes(graph, machine, steps, runs, end)
-    whole, offset = np.divmod(time, pattern.period)
-    late = pattern.period - offset <= (0 if offset.dtype == np.int64 else 1e-9 * pattern.period)
-    whole, offset = whole + late, np.where(late, 0, offset)
-    # Releases of earlier steps come first, then steps of zero length, those of earlier micro-batches first.
-    of_step = np.concatenate((steps.start, steps.start, steps.start[~runs]))
-    instantly = (starts >= 0) & (np.concatenate((end, end, end[~runs])) == of_step)
-    rank = np.where(starts < 0, 0, np.where(instantly, 1, 2))
-    order = np.lexsort((starts, np.where(instantly, -whole, 0), rank, offset))
+    slack = _slack_of(end - steps.start, pattern.period)
+    length, turn = end - steps.start, 2 * np.arange(len(steps))
+    instantly = np.concatenate((length, length, length[~runs])) <= slack
+    starts = np.where(instantly, np.concatenate((turn, turn + 1, turn[~runs])), starts)
+    rank = np.where(instantly, 1, np.where(starts < 0, 0, 2))
     resident = _resident(graph, machine, steps)
     layers = instance.each_layer()
     for stage, kept in zip(pattern.stages, versions, strict=True):
@@ -356,10 +357,43 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
         resident[machine.processors[stage.device].memory] += (kept - 1) * more
     peaks = []
     for processor in machine.processors:
-        mine = order[where[order] == processor.memory]
-        before = -int((change[mine] * (whole[mine] + 1)).sum())
-        peaks.append(int(resident[processor.memory]) + before + max(0, int(np.cumsum(change[mine]).max(initial=0))))
+        mine = np.flatnonzero(where == processor.memory)
+        whole, offset = _instants(time[mine], pattern.period, slack)
+        # Releases of earlier steps come first, then steps of zero length, those of earlier micro-batches first.
+        order = np.lexsort((starts[mine], np.where(instantly[mine], -whole, 0), rank[mine], offset))
+        before = -int((change[mine] * (whole + 1)).sum())
+        most = max(0, int(np.cumsum(change[mine][order]).max(initial=0)))
+        peaks.append(int(resident[processor.memory]) + before + most)
     return peaks
+
+
+def _slack_of(lengths: NumberArray, period: Number) -> float:
+    """Return the time within which events of a pattern are one instant, which contains no whole step."""
+    if isinstance(period, int) and lengths.dtype == np.int64:
+        return 0.0
+    shortest = lengths[lengths > ROUNDING * period].min(initial=math.inf)
+    return min(INSTANT * float(period), float(shortest) / 4)
+
+
+def _instants(time: NumberArray, period: Number, slack: float) -> tuple[NumberArray, NumberArray]:
+    """Return whole periods and offsets of times; offsets within `slack` of each other are equal.
+
+    Where more times are close than one instant can hold, only rounding is ignored.
+    """
+    whole, offset = np.divmod(time, period)
+    whole = whole.astype(np.int64)
+    if not slack or not len(time):
+        return whole, offset
+    late = period - offset <= slack
+    whole, offset = whole + late, np.where(late | (offset <= slack), 0, offset)
+    order = np.argsort(offset, kind="stable")
+    ordered = offset[order]
+    gap = np.diff(ordered)
+    edges = np.concatenate(([0], np.flatnonzero(gap > slack) + 1, [len(ordered)]))
+    long = ordered[edges[1:] - 1] - ordered[edges[:-1]] > slack
+    apart = (gap > slack) | (np.repeat(long, np.diff(edges))[1:] & (gap > ROUNDING * period))
+    offset[order] = ordered[np.flatnonzero(np.append(True, apart))][np.cumsum(np.append(0, apart))]
+    return whole, offset
 
 
 def _changes(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -36,6 +37,7 @@ from remat.plugin import (
 from remat_algorithms.parallel.pipeline.device_links import are_linked, occupied_between
 from remat_algorithms.parallel.pipeline.linked_devices import linked_rows
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period, star
+from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 from remat_algorithms.parallel.pipeline.periodic_pipelines import StagesInRow, versions_of
 from remat_algorithms.parallel.pipeline.shared_channels import Occupied, pattern_in_turns
 from remat_algorithms.parallel.pipeline.stages import excess_of, held_bytes, placed, steady_peaks
@@ -53,6 +55,9 @@ MOST_TRIALS = 10_000
 
 MOST_ROWS = 16
 """Maximum number of rows of different devices that are searched if the best stages are not linked."""
+
+MOST_ORDERS = 200
+"""Maximum number of orders of different devices in linked rows over which the layers are balanced."""
 
 ENDLESS = 10**6
 """Maximum number of micro-batches in flight in a stream."""
@@ -156,9 +161,34 @@ def solve_training(problem: Problem, sets: int, work: float, context: Context) -
         for row in _rows(problem.machine):
             if not context.stopped:
                 _search(problem, best, order, row, sets, work, context)
+        _cut_rows(problem, instance, best, context)
     if best.proposal is None:
         return Proposal(termination=context.termination)
     return replace(best.proposal, notes=(*best.proposal.notes, *notes))
+
+
+def _cut_rows(problem: Problem, instance: PipelineInstance, best: _Best, context: Context) -> None:
+    """Balance the layers over rows of linked devices, one for each order of different devices.
+
+    The program over down-sets chooses how many devices of each class hold a stage; links decide their order.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for row in linked_rows(problem.machine, range(len(problem.machine.processors)), until_all=False):
+        classes = tuple(_class_of(problem.machine, device) for device in row)
+        if classes in seen or len(set(classes)) < 2 or len(row) > instance.length:
+            continue
+        seen.add(classes)
+        if len(seen) > MOST_ORDERS or context.stopped:
+            break
+        with suppress(OptionError):  # devices that cannot run the layers in this order
+            cuts = balanced_cuts(instance, [[device] for device in row])
+            parts = zip(pairwise(cuts), row, strict=True)
+            best.weigh(tuple(Stage(tuple(range(first, end)), device) for (first, end), device in parts))
+
+
+def _class_of(machine: Machine, device: int) -> tuple[object, ...]:
+    processor = machine.processors[device]
+    return processor.type, machine.memories[processor.memory].capacity
 
 
 def _rows(machine: Machine) -> list[list[int]]:
@@ -166,7 +196,7 @@ def _rows(machine: Machine) -> list[list[int]]:
 
     In a row of one class, any stages have linked neighbours.
     """
-    class_of = [(own.type, machine.memories[own.memory].capacity) for own in machine.processors]
+    class_of = [_class_of(machine, device) for device in range(len(machine.processors))]
     longest: dict[object, list[int]] = {}
     for kind in dict.fromkeys(class_of):
         own = [device for device, other in enumerate(class_of) if other == kind]

@@ -81,7 +81,7 @@ class Config:
                 try:
                     if not 0 <= float(found) < 1:
                         raise ValueError
-                except (TypeError, ValueError):
+                except (TypeError, ValueError, OverflowError):
                     raise self.error(f"expected a probability, not {brief(found)}", name) from None
                 if float(found) > 0:
                     return True

@@ -237,9 +237,10 @@ def test_tflms_tells_a_small_device_from_a_small_host() -> None:
     machine = two_memories(2, 1)
     machine["memories"][1]["capacity"] = 3
     result = remat.solve(FIVE, algorithm="tflms", machine=machine, budget={"device": 27})
-    assert result.scope is not None
+    assert result.scope is None  # its rules build many schedules, and another budget may bring up others
     assert result.least_budget is not None
     assert result.least_budget.size == 28
+    assert result.least_budget.sufficient
 
 
 def test_tflms_leaves_alone_what_would_come_back_at_once() -> None:

@@ -77,7 +77,8 @@ def facts_of(
         Shares of the moves.
     """
     every = plain_options(model) if options is None else options
-    kind = np.int64 if model.whole and options is None else np.float64
+    longest = model.batches * sum(map(sum, (*model.times[:3], model.delays)))
+    kind = np.int64 if model.whole and options is None and longest < LARGEST else np.float64
     stages = model.stages
     trips, back = (None, ()) if host is None else host
     phases = 3 if model.split or host is not None else 2
