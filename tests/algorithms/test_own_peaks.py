@@ -145,3 +145,6 @@ def test_the_bisection_of_long_periods_ends(monkeypatch, whole, is_refuted, most
     assert len(tried) <= most
     assert 10**7 - tried[-1] < 10**7 / 2**15
     assert (least.refuted == 10**7) == (whole and is_refuted)
+    tried.clear()
+    period_search.least_period(asked, 1, 500, lambda: False)
+    assert tried[-1] == 500

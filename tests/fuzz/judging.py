@@ -235,6 +235,8 @@ def _figures(instance, result, report, document):
 def _is_blurred(instance, result, period):
     """Whether different events of a period, or of a step, are one instant for floats: their order is not defined."""
     start = result.columns.start
+    if not period:
+        return False
     if start.dtype == int and isinstance(period, int):
         return False
     slack = 2 * TIME_TOLERANCE * float(period)

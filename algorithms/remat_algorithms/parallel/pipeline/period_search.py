@@ -90,7 +90,8 @@ def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) ->
     refuted, high = low - 1, min(high, longest_period(asked.blocks))
     unknown = 0
     while low <= high and not stop():
-        if (high - low) * WHOLE_STEPS < high and (unknown >= UNKNOWN or not asked.blocks.whole):
+        is_fine = high >= WHOLE_STEPS and (high - low) * WHOLE_STEPS < high
+        if is_fine and (unknown >= UNKNOWN or not asked.blocks.whole):
             break
         period = (low + high) // 2
         found, is_refuted = _fitting(asked, period, stop)

@@ -27,6 +27,9 @@ MOST_STEPS, STEPS = 500, 100
 """Maximum work of a micro-batch on the busiest device for exact times, in multiples of their common step; the
 number of steps of that work otherwise."""
 
+FINEST = 2**16
+"""Number of steps of a period up to which the bisection is exact; of a longer one, it ends at that share."""
+
 LARGEST = 2**50
 """Maximum time of a program, in steps."""
 
@@ -81,7 +84,8 @@ def least_repetend(
 
     Notes
     -----
-    Bisection with one program per period, and one more for the repetend that finishes a micro-batch earliest.
+    Bisection with one program per period, up to a `FINEST`-th of it, and one more for the repetend that finishes a
+    micro-batch earliest.
     """
     if not model.feasible:
         return None
@@ -100,6 +104,10 @@ def least_repetend(
     best: dict[Op, int] | None = None
     period = least = low
     while low <= high and not stop():
+        if high >= FINEST and (high - low) * FINEST < high:
+            if best is not None:
+                break
+            period = high
         program = _Repetend(model, period, count, unit)
         found = program.solved(work, seed, stop)
         if found is None:
