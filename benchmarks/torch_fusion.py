@@ -22,6 +22,7 @@ from benchmarks.torch_networks import NETWORKS, compiler_of, network
 
 SHOWN = ("llama", "gpt2", "resnet", "diffusion", "mlp")
 IGNORED = ("aten.full", "prims.iota", "aten.scalar_tensor", "prims.convert_element_type", "aten.expand", "aten.clone")
+CONVOLUTIONS = "aten.convolution_backward.default"
 Signature = tuple[str, ...]
 
 
@@ -73,8 +74,11 @@ class Comparison:
             if type(node).__name__ == "NopKernelSchedulerNode" or isinstance(node.node, intermediate.MultiOutput):
                 continue
             parts = [part.node for part in node.get_nodes() if part.node is not None]
-            origins = {origin for part in parts for origin in part.get_origins()}
-            found.append((bool(node.is_extern()), _signature(str(origin.target) for origin in origins)))
+            origins = {origin for part in parts for origin in part.get_origins() if origin.op == "call_function"}
+            names, library = [str(origin.target) for origin in origins], bool(node.is_extern())
+            if library or names:  # no copy of an argument
+                # What a kernel reads from the backward of a convolution is one of its origins, too.
+                found.append((library, _signature(name for name in names if library or name != CONVOLUTIONS)))
         self.scheduled.append(found)
         return nodes
 

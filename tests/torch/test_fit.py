@@ -191,14 +191,16 @@ def test_gradients_that_dominate_are_named_with_what_reduces_them(source, capsys
     (note,) = (line for line in plan.summary.splitlines() if line.startswith("gradients of parameters take 6."))
     assert "recomputation and smaller batches do not reduce them" in note
     assert f"{6 * (16 * 16 + 16) * 4 / plan.peak:.0%} of the peak" in note
+    choices = remat.torch.Choices(budget="70%", algorithm="dag-auto", options=WORK, time_limit=3)
     with pytest.raises(
-        remat.torch.TooSmallError, match=r"recomputation does not reduce 6\.\S+ \w+ weights, 6"
+        remat.torch.TooSmallError, match=r"does not reduce 6\.\S+ \w+ weights, 6\.\S+ \w+ new g"
     ) as caught:
-        make_plan(few, remat.torch.Choices(budget="70%", algorithm="dag-auto", options=WORK))
-    assert note in caught.value.__notes__
+        make_plan(few, choices)
+    (of_error,) = caught.value.__notes__
+    assert of_error.partition(",")[0] == note.partition(",")[0]
     many = remat.torch.capture_factory(factory)
     assert "gradients of parameters" not in make_plan(many, remat.torch.Choices()).summary
-    assert main(["fit", "torch", factory, "--budget", "100kB", "-a", "dag-auto"]) == 0
+    assert main(["fit", "torch", factory, "--budget", "1MB"]) == 0
     said = capsys.readouterr().out
     assert "activations at the peak" in said
     assert "gradients of parameters" not in said
