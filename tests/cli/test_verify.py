@@ -117,9 +117,11 @@ def test_swapped_arguments_are_recognised(
     monkeypatch.chdir(Path(tiny).parent)
     tiny, path = Path(tiny).name, Path(save(schedule, "schedule.json")).name
     run("verify", path, tiny).assert_refused("swapped", f"write: remat verify {tiny} {path}")
-    run("verify", path, path).assert_refused("an instance is wanted", "remat verify INSTANCE")
+    run("verify", path, path).assert_refused("this is a schedule, not an instance", "remat verify INSTANCE")
     run("verify", tiny, tiny).assert_refused("is an instance, not a schedule", f"remat solve {tiny}")
-    run("solve", path).assert_refused("an instance is wanted", f"remat verify INSTANCE {path}", f"remat show {path}")
+    run("solve", path).assert_refused(
+        "this is a schedule, not an instance", f"remat verify INSTANCE {path}", f"remat show {path}"
+    )
 
 
 def test_transfers_and_idle_times_are_listed(run: Run, save: Save) -> None:

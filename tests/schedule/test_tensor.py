@@ -94,7 +94,7 @@ def test_degrees_survive_a_round_trip():
     ("change", "why"),
     [
         ({"tensor": 3}, "layer 1 has no entry for 3 devices in `tensor`; it has 2, 4"),
-        ({"device": "h1"}, "2 devices from h1 on go beyond the cluster's 6"),
+        ({"device": "h1"}, "the stage needs 2 devices from h1 on, more than the 6 of the cluster allow"),
         ({"device": "g3"}, "g3 and h0 differ in type (g, h)"),
         ({"tensor": 0}, "expected how many devices run it together"),
         ({"tensor": True}, "expected how many devices run it together"),

@@ -130,7 +130,7 @@ class ClusterModel(Model):
                 raise fail("only the last level may leave out how many devices its groups have", at)
             before = (sizes[index - 1] if index else None) or 1
             if size is not None and (size % before or (index and size == before)):
-                raise fail(f"{size} devices a group; a multiple of the level before, {before}, is wanted", at)
+                raise fail(f"groups of {size} devices; use a larger multiple of {before}, the level before", at)
         if sizes and sizes[-1] is not None and sizes[-1] < len(names):
             raise fail(
                 f"the last level joins {sizes[-1]} of {len(names)} devices; leave its `devices` out to join all",

@@ -100,7 +100,7 @@ def _from_document(document: Any) -> Instance:
     if schema not in SCHEMAS:
         hint = "the key is missing" if schema is None else f"found {brief(schema)}"
         if isinstance(schema, str) and schema.startswith(("remat.schedule/", "remat.summary/")):
-            raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
+            raise ScheduleForInstanceError(f"this is a schedule, not an instance: {hint}", "$.schema")
         if schema is None and "model_type" in document:
             raise InstanceError("this is the configuration of a model: see remat fit and remat generate", "$.schema")
         raise InstanceError(f"expected {SCHEMA!r} to {SCHEMA_3!r}: {hint}", "$.schema")

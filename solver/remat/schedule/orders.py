@@ -347,7 +347,9 @@ def _ring_of(machine: Machine, stage: Stage, at: str) -> tuple[Link, ...]:
         raise InstanceError("a stage is run in parts of micro-batches, or by several devices together, not both", at)
     if stage.devices.stop > len(machine.processors):
         first, count = machine.processors[stage.device].name, len(machine.processors)
-        raise InstanceError(f"{stage.tensor} devices from {first} on go beyond the cluster's {count}", at)
+        raise InstanceError(
+            f"the stage needs {stage.tensor} devices from {first} on, more than the {count} of the cluster allow", at
+        )
     own = [machine.processors[device] for device in stage.devices]
     for other in own[1:]:
         for what, values in (
