@@ -42,7 +42,9 @@ COMMITTED = 2 / 3
 """Share of the time after the first tries for the best of them, half of the limit, if other algorithms can go on."""
 
 LATE_EXPLORATION = 0.5
-"""Share of the second try if all were too slow: they start again, and would be as late in less time."""
+"""Share of the second try if all were too slow: they start again, and would be as late in less time. If one has a
+schedule, its gap decides between both shares.
+"""
 
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """Terminations of algorithms that could have continued."""
@@ -211,6 +213,13 @@ class _Portfolio:
         left = self.context.seconds_left
         return left is None or self.context.limit_given or GROWTH * answer.seconds <= left
 
+    @property
+    def _gap(self) -> float:
+        """Gap of the best schedule to the best bound, as a share of its makespan; 1 without a schedule."""
+        makespan, _ = self._figures()
+        bound = max((float(answer.result.lower_bound or 0) for answer in self.answers), default=0.0)
+        return max(0.0, 1.0 - bound / makespan) if makespan else 0.0 if self.best is not None else 1.0
+
     def _figures(self) -> tuple[float, float]:
         best = self.best
         bounds = [bound.value for bound in self._bounds(best) if bound.scope == ALL_SCHEDULES]
@@ -263,12 +272,21 @@ class _Portfolio:
         unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
         if unknown:
             known = [entry for entry in unfinished if entry[0] not in unknown]
-            share = SECOND_EXPLORATION if known or self.hopeless else LATE_EXPLORATION
+            share = SECOND_EXPLORATION + (LATE_EXPLORATION - SECOND_EXPLORATION) * (self._gap if known else 1.0)
+            share = SECOND_EXPLORATION if self.hopeless else share
             unfinished = known + self._explore(unknown, share, again=True)
-        order = [candidate for candidate, _ in sorted(unfinished, key=lambda entry: entry[1].rank[:3])]
-        for k, candidate in enumerate(order):
-            others_follow = any(after.algorithm.name != candidate.algorithm.name for after in order[k + 1 :])
-            self._ask(candidate, share=COMMITTED if others_follow else 1.0, again=True)
+        ranked = sorted(unfinished, key=lambda entry: entry[1].rank[:3])
+        for k, (candidate, answer) in enumerate(ranked):
+            after = ranked[k + 1 :]
+            if answer.result.makespan is None:
+                share = 1 / (len(after) + 1)
+            else:
+                rivals = any(
+                    one.algorithm.name != candidate.algorithm.name or late.result.makespan is None
+                    for one, late in after
+                )
+                share = COMMITTED if rivals else 1.0
+            self._ask(candidate, share=share, again=True)
 
     def _explore(
         self, listed: Sequence[Candidate], share: float, *, again: bool = False
