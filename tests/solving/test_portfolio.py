@@ -201,6 +201,19 @@ def test_time_that_is_left_goes_to_algorithms_for_other_instances(asked):
     assert names == ["one", "one", "rest"]
 
 
+def test_an_algorithm_that_needs_no_limit_leaves_time_to_those_for_other_instances(asked):
+    left = []
+
+    def ends(problem, options, context):
+        left.append(context.seconds_left)
+        return Proposal(termination=Termination.TIME_LIMIT)
+
+    names = asked(one=ends, rest=keep_all)
+    assert remat.solve(DAG, time_limit=100).algorithm == "rest"
+    assert names == ["one", "rest"]
+    assert 45 < left[0] < 51
+
+
 def test_those_that_are_covered_have_the_rest_of_a_time_that_is_given(asked):
     """The algorithms that cover them may still be worse; without a limit they run only if no schedule is known."""
     names = asked(one=slow, rest=slow, covered=keep_all)

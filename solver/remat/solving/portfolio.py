@@ -153,12 +153,12 @@ class _Portfolio:
         chosen = selection.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
-        self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
+        rest = chosen.others + chosen.covered if self._asks_others else ()
+        self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime) or min(1, len(rest)))
         self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
         if self.hopeless:
             return
-        # Within a user's time limit, covered algorithms may still beat others in their share of the time.
-        goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
+        goes_on = self._asks_others
         # Half of it is left for searchers that may run deeper.
         later, stopped = bool(chosen.covered), list[_Answer]()
         for listed, after in ((chosen.others, later), (chosen.covered, 0)):
@@ -170,6 +170,11 @@ class _Portfolio:
         # A small share of the time says little of who could do better.
         for answer in sorted(stopped, key=lambda one: one.rank[:3])[: ASKED_LONGER if goes_on else 0]:
             self._ask(answer.candidate, share=LONGER, again=True)
+
+    @property
+    def _asks_others(self) -> bool:
+        """Whether others run even with a schedule: within a user's time limit, they may still beat the candidates."""
+        return self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
 
     def deepen(self) -> None:
         """Run the best searchers again with more and more work, until there is no gain, or no time for a round."""
