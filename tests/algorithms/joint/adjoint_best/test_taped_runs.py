@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -32,10 +33,10 @@ def test_no_order_of_storing_and_restarting_takes_fewer_runs():
     assert met
 
 
-def loop(draw: random.Random) -> tuple[dict, range]:
+def loop(draw: random.Random) -> tuple[dict[str, Any], range]:
     """Draw a loop of up to nine steps, and budgets from less than its minimum on."""
     count, state, tape, adjoint = draw.randint(1, 9), draw.randint(1, 2), draw.randint(1, 5), draw.randint(0, 2)
-    document = {"schema": "remat.instance/1", "kind": "adjoint", "units": UNIT, "adjoint_size": adjoint}
+    document: dict[str, Any] = {"schema": "remat.instance/1", "kind": "adjoint", "units": UNIT, "adjoint_size": adjoint}
     if draw.random() < 0.4:
         document["steps"] = [
             {
@@ -78,5 +79,5 @@ def test_the_bound_of_equal_steps_needs_no_time() -> None:
     problem = make_problem(remat.load(document | {"storage": [{"name": "ram", "slots": 10}]}))
     context = Context()
     context.interrupted = True
-    found = solve(problem, AdjointBestOptions(), context)
+    found = solve(problem, AdjointBestOptions.model_validate({}), context)
     assert max(bound.value for bound in found.bounds if bound.scope == ALL_SCHEDULES) > 350
