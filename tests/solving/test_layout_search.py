@@ -1,11 +1,15 @@
 """`remat.solve(..., layout=True)`: schedules whose addresses fit the budget, and what that costs."""
 
 import random
+import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import remat
 from remat.errors import OptionError
+from remat.plugin import context
 from remat.plugin.proposal import Status, Termination
 from remat.solving import layout_search
 
@@ -127,3 +131,30 @@ def test_whoever_listens_can_end_the_search():
 
 def test_the_default_time_limit_is_that_of_the_whole_search():
     assert [remat.solve(drawn(3), layout=layout).default_limit for layout in (False, True)] == [60, 60]
+
+
+def test_smaller_budgets_leave_time_for_changes(monkeypatch):
+    clock = SimpleNamespace(now=time.monotonic())
+    monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for name, value in (("FEW_CHANGES", 0.0), ("MOST_CHANGES", 200)):
+        monkeypatch.setattr(layout_search, name, value)
+    search = layout_search._Search
+    solve, change, left, smaller = search._solved, search._changed, [], []
+
+    def slow(self, problem, inner):
+        result = solve(self, problem, inner)
+        if problem is self.problem:
+            return result
+        smaller.append(inner.seconds_left)
+        clock.now += inner.seconds_left
+        return replace(result, columns=None)
+
+    def noted(self, first, **more):
+        left.append(self.context.seconds_left)
+        return change(self, first, **more)
+
+    monkeypatch.setattr(search, "_solved", slow)
+    monkeypatch.setattr(search, "_changed", noted)
+    assert check(solved(DEAR, time_limit=100), DEAR) > DEAR[2]
+    assert len(smaller) > 3
+    assert left[-1] >= 50

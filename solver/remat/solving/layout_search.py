@@ -30,8 +30,9 @@ from remat.solving.run_orders import Lifetime, OrderSearch, RunOrders
 from remat.units import Number, format_percent, format_size, format_time
 from remat.verifier import check
 
-FIRST_SHARE, SHARE = 0.5, 0.3
-"""Shares of the time left for the first solve, and for each one with smaller budgets."""
+FIRST_SHARE, SHARE, SMALLER_SHARE = 0.5, 0.3, 0.5
+"""Shares of the time left for the first solve, for each one with smaller budgets, and for all of those if orders of
+runs can be changed after them. Changes count work, and would otherwise find no time left."""
 
 WORK, SOME_WORK, QUICK_WORK = 1_000_000_000, 100_000_000, 3_000_000
 """Work of a layout search: for the first schedule if no other schedule fits, for each other schedule, and for an order
@@ -225,11 +226,11 @@ class _Search:
         low, high = floor - 1, capacity  # budgets without a schedule or with a slow one, and without a layout
         step = max(1, capacity - first.peak_memory[last.memory] + 1, _excess(first, last))
         budget = max(capacity - step, floor)
+        within = self.context.aside(share=SMALLER_SHARE if _is_sequence(self.problem, first) else 1.0)
         for _ in range(MOST_BUDGETS):
-            if self.context.stopped or not low < budget < high:
+            if within.stopped or not low < budget < high:
                 return
-            inner = self.context.aside(share=SHARE)
-            inner.limit_given = self.context.limit_given
+            inner = within.aside(share=SHARE)
             found = self._restored(
                 first, self._solved(self.problem.with_capacities(self._budgets(memory, budget)), inner)
             )
