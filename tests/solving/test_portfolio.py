@@ -201,6 +201,19 @@ def test_time_that_is_left_goes_to_algorithms_for_other_instances(asked):
     assert names == ["one", "one", "rest"]
 
 
+def test_an_algorithm_that_needs_no_limit_leaves_time_to_those_for_other_instances(asked):
+    left = []
+
+    def ends(problem, options, context):
+        left.append(context.seconds_left)
+        return Proposal(termination=Termination.TIME_LIMIT)
+
+    names = asked(one=ends, rest=keep_all)
+    assert remat.solve(DAG, time_limit=100).algorithm == "rest"
+    assert names == ["one", "rest"]
+    assert 45 < left[0] < 51
+
+
 def test_those_that_are_covered_have_the_rest_of_a_time_that_is_given(asked):
     """The algorithms that cover them may still be worse; without a limit they run only if no schedule is known."""
     names = asked(one=slow, rest=slow, covered=keep_all)
@@ -242,6 +255,44 @@ def test_those_without_a_schedule_have_longer_the_second_time_if_all_are_without
     asked(one=timed, two=timed, anytime=("one", "two"), cheap=("three",), three=slow)
     remat.solve(DAG, time_limit=2)
     assert min(lengths[2:4]) > 1.3 * max(lengths[:2])
+
+
+class TwoWays(Options):
+    """An option with which an algorithm may be tried twice."""
+
+    second: bool = Field(False, description="the second way")
+
+
+def shares_of_two_ways(asked, monkeypatch, repeats):
+    """Return the shares of an algorithm with two options that never ends, beside one that repeats a run so often."""
+    from remat.plugin import run_in_order
+
+    shares = []
+
+    def never(problem, options, context):
+        shares.append(context.seconds_left / 100)
+        return Proposal(termination=Termination.TIME_LIMIT)
+
+    def repeating(problem, options, context):
+        order = [0] * repeats + [*range(len(problem.graph.tasks))]
+        return Proposal(steps=run_in_order(problem.graph, problem.machine, order), termination=Termination.TIME_LIMIT)
+
+    asked(anytime=("one", "two"), options=f"{__name__}:TwoWays", one=repeating, two=never)
+    one, two = registry.algorithms()
+    two = replace(two, trials=(Trial(), Trial(options={"second": True})))
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: (one, two))
+    assert remat.solve(DAG, time_limit=100).algorithm == "one"
+    return shares
+
+
+def test_those_without_a_schedule_share_the_rest_also_with_other_options(asked, monkeypatch):
+    *_, first, second = shares_of_two_ways(asked, monkeypatch, 1)
+    assert (round(first, 1), round(second, 1)) == (0.5, 1.0)
+
+
+def test_those_without_a_schedule_have_longer_if_the_best_schedule_has_a_large_gap(asked, monkeypatch):
+    near, far = (sum(shares_of_two_ways(asked, monkeypatch, repeats)[2:4]) for repeats in (1, 300))
+    assert far > 1.5 * near
 
 
 def test_the_notes_name_those_that_had_too_little_time(asked):

@@ -42,7 +42,9 @@ COMMITTED = 2 / 3
 """Share of the time after the first tries for the best of them, half of the limit, if other algorithms can go on."""
 
 LATE_EXPLORATION = 0.5
-"""Share of the second try if all were too slow: they start again, and would be as late in less time."""
+"""Share of the second try if all were too slow: they start again, and would be as late in less time. If one has a
+schedule, its gap decides between both shares.
+"""
 
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """Terminations of algorithms that could have continued."""
@@ -151,12 +153,12 @@ class _Portfolio:
         chosen = selection.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
-        self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
+        rest = chosen.others + chosen.covered if self._asks_others else ()
+        self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime) or min(1, len(rest)))
         self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
         if self.hopeless:
             return
-        # Within a user's time limit, covered algorithms may still beat others in their share of the time.
-        goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
+        goes_on = self._asks_others
         # Half of it is left for searchers that may run deeper.
         later, stopped = bool(chosen.covered), list[_Answer]()
         for listed, after in ((chosen.others, later), (chosen.covered, 0)):
@@ -168,6 +170,11 @@ class _Portfolio:
         # A small share of the time says little of who could do better.
         for answer in sorted(stopped, key=lambda one: one.rank[:3])[: ASKED_LONGER if goes_on else 0]:
             self._ask(answer.candidate, share=LONGER, again=True)
+
+    @property
+    def _asks_others(self) -> bool:
+        """Whether others run even with a schedule: within a user's time limit, they may still beat the candidates."""
+        return self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
 
     def deepen(self) -> None:
         """Run the best searchers again with more and more work, until there is no gain, or no time for a round."""
@@ -210,6 +217,13 @@ class _Portfolio:
         """Whether more work may end in time; a limit that the user set is used up in any case."""
         left = self.context.seconds_left
         return left is None or self.context.limit_given or GROWTH * answer.seconds <= left
+
+    @property
+    def _gap(self) -> float:
+        """Gap of the best schedule to the best bound, as a share of its makespan; 1 without a schedule."""
+        makespan, _ = self._figures()
+        bound = max((float(answer.result.lower_bound or 0) for answer in self.answers), default=0.0)
+        return max(0.0, 1.0 - bound / makespan) if makespan else 0.0 if self.best is not None else 1.0
 
     def _figures(self) -> tuple[float, float]:
         best = self.best
@@ -263,12 +277,21 @@ class _Portfolio:
         unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
         if unknown:
             known = [entry for entry in unfinished if entry[0] not in unknown]
-            share = SECOND_EXPLORATION if known or self.hopeless else LATE_EXPLORATION
+            share = SECOND_EXPLORATION + (LATE_EXPLORATION - SECOND_EXPLORATION) * (self._gap if known else 1.0)
+            share = SECOND_EXPLORATION if self.hopeless else share
             unfinished = known + self._explore(unknown, share, again=True)
-        order = [candidate for candidate, _ in sorted(unfinished, key=lambda entry: entry[1].rank[:3])]
-        for k, candidate in enumerate(order):
-            others_follow = any(after.algorithm.name != candidate.algorithm.name for after in order[k + 1 :])
-            self._ask(candidate, share=COMMITTED if others_follow else 1.0, again=True)
+        ranked = sorted(unfinished, key=lambda entry: entry[1].rank[:3])
+        for k, (candidate, answer) in enumerate(ranked):
+            after = ranked[k + 1 :]
+            if answer.result.makespan is None:
+                share = 1 / (len(after) + 1)
+            else:
+                rivals = any(
+                    one.algorithm.name != candidate.algorithm.name or late.result.makespan is None
+                    for one, late in after
+                )
+                share = COMMITTED if rivals else 1.0
+            self._ask(candidate, share=share, again=True)
 
     def _explore(
         self, listed: Sequence[Candidate], share: float, *, again: bool = False

@@ -24,6 +24,7 @@ from remat.plugin import (
     concatenate,
     reference_order,
     run_in_order,
+    useful_runs,
 )
 from remat_algorithms.dag.exact.bit_masks import members
 from remat_algorithms.dag.exact.search import Path, Work, beam, lowest, quickest
@@ -61,9 +62,10 @@ def solve(problem: Problem, options: DagExactOptions, context: Context) -> Propo
     (A*, with a consistent bound). A state is left out if it requires a superset of another state and is reached no
     sooner.
 
-    The first incumbent is the reference order. If it does not fit, a search of the same kind, by the highest memory on
-    the path instead of its length, minimizes the peak until the budget holds. Its result is the incumbent, or it proves
-    infeasibility and gives the minimum budget. If a short search proves nothing, beam searches look for better
+    The first incumbent is the reference order or the known schedule (a warm start, or the best one of other
+    algorithms). If neither fits, a search of the same kind, by the highest memory on the path instead of its length,
+    minimizes the peak until the budget holds. Its result is the incumbent, or it proves infeasibility and gives the
+    minimum budget. If a short search proves nothing, beam searches look for better
     incumbents. They keep a limited number of states for each number of runs.
 
     Accepts instances of any kind. With more than `MOST_TASKS` tasks or values it only tries the reference order.
@@ -120,9 +122,10 @@ class _Solve:
         budget = self.problem.budget
         room = _everything(self.problem) if budget is None else budget
         once: list[int] = reference_order(self.problem.graph, self.problem.needed.once).tolist()
-        if self.states.replay(once)[1] <= room:
-            self._take(once)
-        else:
+        for tasks in (self._known(), once):
+            if tasks is not None and self._fits(tasks, room):
+                self._take(tasks)
+        if self.tasks is None:
             part = self.work.part(self.limit // 4)
             low = lowest(self.states, room, part)
             self.work.give_back(part)
@@ -142,6 +145,16 @@ class _Solve:
         makespan = self._number(self.time)
         bounds = (Bound(makespan, self.scope, "dag-exact"),)
         return Proposal(steps=self._steps(), makespan=makespan, bounds=bounds, optimal_within=self.scope)
+
+    def _known(self) -> list[int] | None:
+        """Return the runs of the best known schedule, without its copies; None if there is none."""
+        steps = self.context.known_steps
+        return None if steps is None else useful_runs(self.problem.graph, steps.runs)
+
+    def _fits(self, tasks: Sequence[int], room: int) -> bool:
+        """Whether runs in this order read only inputs and what earlier ones wrote, and fit."""
+        required, peak = self.states.replay(tasks)
+        return not required & ~self.states.inputs and peak <= room
 
     def _search(self, room: int, share: int) -> bool:
         """Search for a schedule faster than the incumbent; return whether the search settled the question."""
@@ -163,9 +176,10 @@ class _Solve:
         self.work.give_back(part)
 
     def _take(self, tasks: list[int] | None) -> None:
-        """Take over an incumbent, unless it is None."""
-        if tasks is not None:
-            self.tasks, self.time = tasks, sum(self.states.times[task] for task in tasks)
+        """Take over an incumbent, unless it is None or no faster."""
+        time = None if tasks is None else sum(self.states.times[task] for task in tasks)
+        if time is not None and (self.time is None or time < self.time):
+            self.tasks, self.time = tasks, time
             self.context.report(self._steps(), makespan=self._number(self.time))
 
     def _tell(self, bound: int) -> None:

@@ -154,7 +154,8 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumben
             break  # proved: no other start is better
     if model is None and best.makespan > bound and not context.stopped:
         _one_at_a_time(problem, options, best, bound)
-    if best.makespan > bound and not context.stopped:
+    if best.makespan > bound:
+        # A closed form takes no time; the tables of others end at once if no time is left.
         bound = max(bound, lower_bound(problem, context))
     if model is None or best.makespan <= bound:
         return _conclude(problem, model, context, best, bound, options)

@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -14,6 +15,7 @@ from remat.plugin import Context, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
 from remat_algorithms.joint.adjoint_best.capacity_prices import capacity_prices
+from remat_algorithms.joint.adjoint_best.taped_runs import least_runs
 from remat_algorithms.kit.binomial import advances
 
 MOST_WORK = 10**9
@@ -46,7 +48,8 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     If tapes can be stored, k counts the smallest states and tapes, and the first two arguments apply with one
     difference: replace each stored tape by the state that its step read. The result is a schedule without tapes that
     runs a step once more if its last tape was made before its backward was due. So the forward time of all steps, once
-    each, is subtracted.
+    each, is subtracted. `taped_runs` counts the runs where tapes take more bytes than states; then the minimum over k
+    becomes one over the bytes in memory during a backward (`_taped`).
 
     Parameters
     ----------
@@ -71,6 +74,8 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     best: Number = max(0, least - early)
     for quick in _quick_memories(problem, max(facts.sizes)):
         best = max(best, _with_slow_levels(problem, facts, quick, slots, context) - early)
+    if chain.saves:
+        best = max(best, _taped(problem, room))
     capacity = capacities[0]
     if capacity is not None and not chain.saves and not facts.is_long(slots):
         alone = capacity - chain.static_memory
@@ -146,31 +151,92 @@ def _quick_memories(problem: Problem, largest: int) -> Iterator[frozenset[int]]:
         yield frozenset({0, *(memory for memory, time in dearest.items() if time <= limit)})
 
 
+@dataclass(frozen=True)
+class _Crossing:
+    """Transfers between the quick memories and the others that occupy the processor.
+
+    Attributes
+    ----------
+    room : int
+        Bytes of the quick memories.
+    starts, rates : list of numbers
+        Minimum time of a write and of a read: for each, and for each byte.
+    spared : number
+        Time that is saved if the first state is given.
+    """
+
+    room: int
+    starts: list[Number]
+    rates: list[Number]
+    spared: Number
+
+    @staticmethod
+    def of(problem: Problem, quick: frozenset[int]) -> _Crossing | None:
+        """Return the transfers; None if they are free or overlap."""
+        chain, machine = problem.chain, problem.machine
+        capacities = [machine.memories[memory].capacity for memory in quick]
+        crossing = [
+            [link for link in machine.links if link.source in inside and link.target not in inside]
+            for inside in (quick, frozenset(range(len(machine.memories))) - quick)
+        ]
+        links = [link for way in crossing for link in way]
+        occupied = all(machine.resource_of_link[machine.link_index[link.source, link.target]] == 0 for link in links)
+        if None in capacities or not all(crossing) or not occupied or any(link.packed for link in links):
+            return None
+        room = sum(capacity for capacity in capacities if capacity is not None) - chain.static_memory
+        starts = [min(link.latency for link in way) for way in crossing]
+        rates = [min(0 if link.bandwidth is None else 1 / link.bandwidth for link in way) for way in crossing]
+        given = problem.instance.initial_level is not None
+        return _Crossing(room, starts, rates, starts[0] + rates[0] * int(chain.activation_size[0]) if given else 0)
+
+    def time(self, more: int, largest: int) -> Number:
+        """Return the minimum time to write and read so many bytes, in states and tapes up to the largest."""
+        if more <= 0:
+            return 0
+        paid: Number = -(-more // largest) * sum(self.starts) + more * sum(self.rates) - self.spared
+        return max(0, paid)
+
+
 def _with_slow_levels(problem: Problem, facts: _Facts, quick: frozenset[int], slots: int, context: Context) -> Number:
     """Return the minimum over the numbers of states of forward time and mandatory transfers; 0 if those overlap."""
-    chain, machine = problem.chain, problem.machine
-    capacities = [machine.memories[memory].capacity for memory in quick]
-    crossing = [
-        [link for link in machine.links if link.source in inside and link.target not in inside]
-        for inside in (quick, frozenset(range(len(machine.memories))) - quick)
-    ]
-    links = [link for way in crossing for link in way]
-    occupied = all(machine.resource_of_link[machine.link_index[link.source, link.target]] == 0 for link in links)
-    if None in capacities or not all(crossing) or not occupied or any(link.packed for link in links):
+    crossing = _Crossing.of(problem, quick)
+    if crossing is None:
         return 0
-    room = sum(capacity for capacity in capacities if capacity is not None) - chain.static_memory
-    starts = [min(link.latency for link in way) for way in crossing]
-    rates = [min(0 if link.bandwidth is None else 1 / link.bandwidth for link in way) for way in crossing]
-    given = problem.instance.initial_level is not None
-    spared = starts[0] + rates[0] * int(chain.activation_size[0]) if given else 0
 
     def moved(states: int) -> Number:
-        more = max(0, facts.total[min(states, len(facts.sizes))] - room)
-        return max(0, -(-more // facts.sizes[-1]) * sum(starts) + more * sum(rates) - spared) if more else 0
+        return crossing.time(facts.total[min(states, len(facts.sizes))] - crossing.room, facts.sizes[-1])
 
     return _least_sum(
-        lambda k: facts.least_forward(max(1, k - 1), context), moved, max(1, facts.fitting(room)), slots + 1
+        lambda k: facts.least_forward(max(1, k - 1), context), moved, max(1, facts.fitting(crossing.room)), slots + 1
     )
+
+
+def _taped(problem: Problem, room: int | None) -> Number:
+    """Return a bound on the time of repeated runs and mandatory transfers of a loop whose tapes can be stored."""
+    chain, n = problem.chain, problem.chain.length
+    state, tape = int(chain.activation_size[: n + 1].min()), int(chain.saved_size[:n].min())
+    adjoint = int(chain.gradient_size.min())
+    whole = int(chain.activation_size[: n + 1].sum() + chain.saved_size[:n].sum()) + adjoint
+    most = whole if room is None else min(whole, room)
+    if min(state, tape) < 1 or most < 1:
+        return 0
+    least: Number = np.minimum(chain.forward_time[:n], chain.saving_forward_time[:n]).min().item()
+    largest = int(max(chain.activation_size[: n + 1].max(), chain.saved_size[:n].max()))
+
+    def repeated(size: int) -> Number:
+        return (least_runs(n, size, state, tape, adjoint) - n) * least
+
+    best = repeated(most)
+    for quick in _quick_memories(problem, largest):
+        crossing = _Crossing.of(problem, quick)
+        if crossing is not None:
+            moved = partial(_moved, crossing, largest)
+            best = max(best, _least_sum(repeated, moved, max(1, crossing.room), most))
+    return best
+
+
+def _moved(crossing: _Crossing, largest: int, size: int) -> Number:
+    return crossing.time(size - crossing.room, largest)
 
 
 def _least_sum(

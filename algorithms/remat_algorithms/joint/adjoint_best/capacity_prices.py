@@ -168,7 +168,7 @@ def capacity_prices(problem: Problem, stopped: Callable[[], bool]) -> Number:
         Asked before each row of a table.
     """
     loop = PricedMemories.of(problem)
-    if loop is None or not loop.rounds:
+    if loop is None or not loop.rounds or stopped():
         return 0
     best, _, _ = best_of_prices(PriceTable(loop), loop, stopped)
     # The backwards are added as they are: floats of large integers may round up.

@@ -24,7 +24,7 @@ from remat_algorithms.joint.dag_offload_best.incumbent import Best
 from remat_algorithms.joint.dag_offload_best.local_search import Walk
 from remat_algorithms.joint.dag_offload_best.model import Runs, Setting
 from remat_algorithms.joint.dag_offload_best.rate_relaxation import Relaxing
-from remat_algorithms.joint.dag_offload_best.starts import alone, first, orders, rules
+from remat_algorithms.joint.dag_offload_best.starts import alone, begin_with, first, orders, rules
 
 ROUNDS, WORK = 4000, 1_000_000
 """Maximum rounds of local search, and number of runs that limits them for large graphs, whose rounds take O(runs)."""
@@ -51,8 +51,8 @@ class DagOffloadBestOptions(Options):
     iterations: int | None = Field(
         None,
         ge=0,
-        description="number of rounds of the local search; if set, the result depends only on the seed. Default: what "
-        "takes a few seconds, or until the time limit",
+        description="number of rounds of the local search; if set, the result depends only on the seed, and the solve "
+        "ignores known schedules. Default: what takes a few seconds, or until the time limit",
     )
     reorder: bool = Field(
         True,
@@ -78,9 +78,11 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     best = Best(setting, context)
+    steps = None if options.iterations is not None else context.known_steps
     first(setting, best)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
     walker = Walk(setting, best, reorder=options.reorder)
+    begin_with(steps, setting, best, walker)
     known = orders(setting, best, walker)
     more = MORE if setting.compiles and len(setting.listed) >= LARGE else 1
     rounds = options.iterations

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.plugin import Algorithm, Proposal
+from remat.plugin import Algorithm, Proposal, Steps
 from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
@@ -57,6 +57,13 @@ def first(setting: Setting, best: Best) -> None:
         start = None if proposal is None else judged(problem, name, proposal)
         if start is not None:
             best.take(Found(start.steps, Runs(tuple(start.steps.runs.tolist()))), start.makespan, message=name)
+
+
+def begin_with(steps: Steps | None, setting: Setting, best: Best, walk: Walk) -> None:
+    """Start from a schedule that was known before the solve, if there is one and `walk` may run its order."""
+    if steps is None or not (walk.reorder or list(dict.fromkeys(steps.runs.tolist())) == setting.listed):
+        return
+    _take(setting, best, walk, "known schedule", Proposal(steps=steps))
 
 
 def orders(setting: Setting, best: Best, walk: Walk) -> Proposal | None:

@@ -10,9 +10,9 @@ import pytest
 import remat
 from remat.generate.layered import layered_dag
 from remat.instance import load
-from remat.plugin import ALL_SCHEDULES
+from remat.plugin import ALL_SCHEDULES, Context, Proposal
 from remat.solving.problem_setup import make_problem
-from remat_algorithms.dag.exact.dag_exact import MOST_TASKS, ONE_MEMORY
+from remat_algorithms.dag.exact.dag_exact import MOST_TASKS, ONE_MEMORY, DagExactOptions, solve
 from remat_algorithms.dag.exact.dominance import Covers
 from remat_algorithms.dag.exact.search import Work, beam, quickest
 from remat_algorithms.dag.exact.states import States
@@ -160,3 +160,33 @@ def test_more_than_one_memory_is_named() -> None:
     )
     assert (ample.optimal_within, ample.makespan) == (ONE_MEMORY, 4824)
     assert short.scope == ALL_SCHEDULES  # a task alone takes more
+
+
+def known(graph: dict[str, Any], budget: int, result: remat.Result, states: int) -> Proposal:
+    """Solve with the schedule of a result that is known before."""
+    context = Context()
+    context.best_steps, context.best_makespan = result.columns, result.makespan
+    return solve(make_problem(load(graph), budget=budget), DagExactOptions(states=states), context)
+
+
+def test_a_known_schedule_is_the_first_incumbent() -> None:
+    graph = layered(32, 1)
+    budget = remat.solve(graph, algorithm="keep-all").peak_memory["memory"] * 7 // 10
+    better = remat.solve(graph, algorithm="dag-auto", budget=budget, options={"iterations": 30, "reorder": True})
+    alone = remat.solve(graph, algorithm="dag-exact", budget=budget, options={"states": 30})
+    assert better.makespan is not None
+    assert alone.makespan is None or alone.makespan > better.makespan
+    found = known(graph, budget, better, 30)
+    assert found.makespan == better.makespan
+
+
+@pytest.mark.parametrize("seed", range(200, 215))
+def test_known_schedules_change_no_optimum(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = random_graph(rng, rng.randint(3, 7))
+    least = search.chain_least_budget(graph)
+    if least is None:
+        return
+    slow = remat.solve(graph, algorithm="dag-exact", budget=least, options={"states": 20_000})
+    for budget in (least, least + 2, 2 * least):
+        assert known(graph, budget, slow, 20_000).makespan == search.chain_best(graph, budget)

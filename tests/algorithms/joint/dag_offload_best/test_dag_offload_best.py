@@ -6,9 +6,11 @@ import random
 import pytest
 
 import remat
-from remat.plugin import ALL_SCHEDULES
+from remat.generate.layered import layered_dag
+from remat.plugin import ALL_SCHEDULES, Context
 from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.plans.search_state import Search
+from remat_algorithms.joint.dag_offload_best.dag_offload_best import DagOffloadBestOptions, solve
 from remat_algorithms.joint.dag_offload_best.local_search import _handed
 from remat_algorithms.joint.dag_offload_best.model import Runs, Setting
 from remat_algorithms.joint.dag_offload_best.offload_headroom import Rates, room_of
@@ -119,6 +121,33 @@ def test_the_listed_order_may_be_kept():
     assert result.makespan is not None
     runs = [result.graph.tasks[task] for task in result.columns.runs.tolist()]
     assert list(dict.fromkeys(runs)) == [task["id"] for task in document["tasks"]]
+
+
+def interrupted(problem, steps, **options):
+    """Return the proposal of a solve that is interrupted at the beginning and knows a schedule."""
+    context = Context()
+    context.best_steps, context.interrupted = steps, True
+    return solve(problem, DagOffloadBestOptions(**options), context)
+
+
+@pytest.mark.parametrize("seed", [5, 19, 25])
+def test_the_search_starts_from_a_known_schedule(seed):
+    document, budget = drawn(seed)
+    problem = make_problem(remat.load(document), budget=budget)
+    known = remat.solve(document, algorithm=NAME, budget=budget, options=LITTLE)
+    alone = interrupted(problem, None).makespan
+    assert alone is None or alone > known.makespan
+    assert interrupted(problem, known.columns).makespan == known.makespan
+    assert interrupted(problem, known.columns, iterations=1).makespan == alone  # the answer depends on the seed only
+
+
+def test_a_known_schedule_in_another_order_is_none_of_the_listed_order():
+    document = dict(layered_dag(nodes=12, seed=4)) | {"machine": any_machine(random.Random(0))}
+    known = remat.solve(document, algorithm="dag-order-exact")
+    problem = make_problem(remat.load(document), budget=known.peak_memory["device"])
+    assert interrupted(problem, None).makespan is None
+    assert interrupted(problem, known.columns).makespan == known.makespan
+    assert interrupted(problem, known.columns, reorder=False).makespan is None
 
 
 def test_room_that_links_make():
