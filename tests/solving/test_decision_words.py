@@ -115,7 +115,8 @@ def check_stages(result: Result) -> None:
         line = re.sub("the input and the outputs of stages? ", "the outputs of stages 0, ", line)
         line = re.sub(r"^offload the input to", "offload the outputs of stage 0 to", line)
         if m := re.match(
-            r"(?:hold|offload) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to) (\S+)", line
+            r"(?:hold|offload|fetch|store) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to|from) (\S+)",
+            line,
         ):
             if m[1] in ROLES:
                 waits[m[3]] |= {f"{ROLES[m[1]]}{k}" for k in numbers(m[2])}

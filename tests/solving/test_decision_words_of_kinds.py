@@ -17,8 +17,8 @@ from tests.oracles import deciding
 from tests.solving.test_decision_words import check_decisions, numbers, told
 
 LINE = re.compile(
-    r"(?:(?P<again>recompute)|(?:hold|offload)) (?P<count>[0-9,]+) values?"
-    r"(?: (?:in|to) (?P<memory>\w+))?(?:, at most size [0-9,]+ at a time)? \((?P<figures>[^)]*)\): (?P<names>.*)"
+    r"(?:(?P<again>recompute)|(?:hold|offload|fetch|store)) (?P<count>[0-9,]+) values?"
+    r"(?: (?:in|to|from) (?P<memory>\w+))?(?:, at most size [0-9,]+ at a time)? \((?P<figures>[^)]*)\): (?P<names>.*)"
 )
 
 
@@ -175,6 +175,24 @@ def test_graphs_on_two_processors(seed: int) -> None:
         check_values(result)
 
 
+@pytest.mark.parametrize("hidden", [64, 256])
+def test_stages_are_updated_where_the_words_say(hidden: int) -> None:
+    sizes = {"layers": 4, "hidden": hidden, "heads": 4, "sequence": 32, "vocabulary": 100, "batch": 4}
+    document = generate("chain", "transformer", **sizes, parameters="device", states="host")
+    result = remat.solve(document, algorithm="weight-offload")
+    updated: dict[str, set[int]] = defaultdict(set)
+    for step in result.steps:
+        if isinstance(step, Run) and step.task.startswith("U"):
+            updated["+".join(step.on) or result.machine.processors[0].name].add(int(step.task[1:]))
+    assert len(updated) == 2
+    (line,) = (line for line in told(result) if line.startswith("update "))
+    named = re.findall(r"stages? ([0-9, \-and]+?) on (\w+) \(optimizer states: ([^)]*)\)", line)
+    assert {processor: numbers(stages) for stages, processor, _ in named} == dict(updated)
+    size = dict(zip(result.graph.values, result.graph.size.tolist(), strict=True))
+    for _, processor, states in named:
+        assert states == remat.units.format_size(sum(size[f"o{stage}"] for stage in updated[processor]), result.units)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [80, 90])
 def test_parameters_and_states_at_the_host(share: int) -> None:
@@ -192,7 +210,8 @@ def test_parameters_and_states_at_the_host(share: int) -> None:
         line = re.sub("the input and the outputs of stages? ", "the outputs of stages 0, ", line)
         line = re.sub(r"the input to", "the outputs of stage 0 to", line)
         if m := re.match(
-            r"(?:hold|offload) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to) (\S+)", line
+            r"(?:hold|offload|fetch|store) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to|from) (\S+)",
+            line,
         ):
             named[m[3]] |= {f"{letters[m[1]]}{number}" for number in numbers(m[2])}
     size = dict(zip(result.graph.values, result.graph.size.tolist(), strict=True))

@@ -60,6 +60,8 @@ class Group:
         The memory that holds them while offloaded.
     home : bool
         Whether this memory holds them initially, or must hold them at the end.
+    held_at : str
+        If so, ``start``, ``end`` or ``both``.
     at_once, bytes_at_once : int
         Maximum number and bytes of the values in this memory at once.
     time : int or float
@@ -82,6 +84,7 @@ class Group:
     role: str = ""
     memory: str = ""
     home: bool = False
+    held_at: str = ""
     at_once: int = 0
     bytes_at_once: int = 0
     time: Number = 0
@@ -120,8 +123,8 @@ def _place(name: str) -> _Place | None:
     return None if found is None else _Place(found[1], int(found[2]), None if found[3] is None else int(found[3]))
 
 
-def _waiting(result: Result, rows: Sequence[Decision]) -> Iterator[tuple[Decision, str, bool, list[Stay]]]:
-    """Yield, for each offloaded value and memory, whether that is its home, and its stays."""
+def _waiting(result: Result, rows: Sequence[Decision]) -> Iterator[tuple[Decision, str, str, list[Stay]]]:
+    """Yield, for each offloaded value and memory, when the memory must hold it (see `Group.held_at`), and its stays."""
     graph, machine, end = result.graph, result.machine, result.report.makespan if result.report else 0
     first = machine.memories[0].name
     inputs = {(graph.values[place.value], place.memory or first) for place in graph.inputs}
@@ -129,16 +132,14 @@ def _waiting(result: Result, rows: Sequence[Decision]) -> Iterator[tuple[Decisio
     for row in rows:
         for memory in dict.fromkeys(stay.memory for stay in row.offloaded):
             stays = [stay for stay in row.offloaded if stay.memory == memory]
-            at_home = {
-                stay
-                for stay in stays
-                if ((row.value, memory) in inputs and stay.start == 0)
-                or ((row.value, memory) in outputs and stay.end == end)
-            }
-            for home in (True, False):
-                own = [stay for stay in stays if (stay in at_home) == home]
-                if own:
-                    yield row, memory, home, own
+            found: dict[str, list[Stay]] = defaultdict(list)
+            for stay in stays:
+                starts = (row.value, memory) in inputs and stay.start == 0
+                ends = (row.value, memory) in outputs and stay.end == end
+                found["both" if starts and ends else "start" if starts else "end" if ends else ""].append(stay)
+            for held_at in ("both", "start", "end", ""):
+                if found[held_at]:
+                    yield row, memory, held_at, found[held_at]
 
 
 def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched: bool) -> Iterator[Group]:
@@ -168,15 +169,15 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
         if left and unit == "stages":
             values = [row for listed in left.values() for row in listed if row.readers]
             yield _group(KEPT, values, unit=unit, numbers=tuple(sorted(left)), of=of)
-    away: dict[tuple[str, str, int, bool], list[tuple[int, Decision, list[Stay]]]] = defaultdict(list)
-    for row, memory, home, stays in _waiting(result, rows):
+    away: dict[tuple[str, str, int, str], list[tuple[int, Decision, list[Stay]]]] = defaultdict(list)
+    for row, memory, held_at, stays in _waiting(result, rows):
         place = _place(row.value)
         if place is not None and (role := ROLES.get(place.letters)):
             branch, stage = split(place)
-            away[memory, "states" if (unit, role) == ("steps", "outputs") else role, branch, home].append(
+            away[memory, "states" if (unit, role) == ("steps", "outputs") else role, branch, held_at].append(
                 (stage, row, stays)
             )
-    for (memory, role, branch, home), members in away.items():
+    for (memory, role, branch, held_at), members in away.items():
         yield _away(
             [row for _, row, _ in members],
             {row.value: stays for _, row, stays in members},
@@ -184,7 +185,7 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
             numbers=tuple(sorted({stage for stage, _, _ in members})),
             role=role,
             memory=memory,
-            home=home,
+            held_at=held_at,
             of=f"chain {branch}" if branched else "",
         )
     for variant, chosen in sorted(variants.items()):
@@ -205,7 +206,7 @@ def _group(decision: str, rows: Iterable[Decision], *, size: int | None = None, 
     )
 
 
-def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
+def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], *, held_at: str, **more: Any) -> Group:
     """Return the group of offloaded values, each with its stays."""
     listed = [*rows]
     events = sorted(
@@ -219,7 +220,10 @@ def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more:
         now, bytes_now = now + change, bytes_now + size
         most, bytes_most = max(most, now), max(bytes_most, bytes_now)
     size = sum(max(stay.size for stay in stays[row.value]) for row in listed)
-    return _group(OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, **more)
+    home = held_at != ""
+    return _group(
+        OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, home=home, held_at=held_at, **more
+    )
 
 
 def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:
@@ -250,20 +254,20 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
         if place is not None and place.letters in ("x", "s") and place.second is not None and row.runs > 1:
             again[home_of(place.first, place.second), place.second, ""][place.first].append(row)
     away: dict[tuple[str, int, str], dict[int, list[Decision]]] = defaultdict(lambda: defaultdict(list))
-    lasting: dict[tuple[str, str, str, bool], list[tuple[int, Decision, list[Stay]]]] = defaultdict(list)
-    for row, memory, at_home, stays in _waiting(result, rows):
+    lasting: dict[tuple[str, str, str, str], list[tuple[int, Decision, list[Stay]]]] = defaultdict(list)
+    for row, memory, held_at, stays in _waiting(result, rows):
         place = _place(row.value)
         if place is None or place.letters not in ROLES:
             continue
         home = home_of(place.first, place.second)
         if place.second is None:
-            lasting[home, ROLES[place.letters], memory, at_home].append((place.first, row, stays))
+            lasting[home, ROLES[place.letters], memory, held_at].append((place.first, row, stays))
         else:
             away[home, place.second, memory][place.first].append(row)
     order = {home: number for number, home in enumerate(dict.fromkeys(homes.values()))}
     yield from _alike(RECOMPUTED, again, order)
     yield from _alike(OFFLOADED, away, order)
-    for (home, role, memory, at_home), members in lasting.items():
+    for (home, role, memory, held_at), members in lasting.items():
         yield _away(
             [row for _, row, _ in members],
             {row.value: stays for _, row, stays in members},
@@ -271,7 +275,7 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
             numbers=tuple(sorted({layer for layer, _, _ in members})),
             role=role,
             memory=memory,
-            home=at_home,
+            held_at=held_at,
             of=home,
         )
 
@@ -343,12 +347,12 @@ def _of_values(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
     if again:
         runs = sum(row.runs - 1 for row in again)
         yield _group(RECOMPUTED, again, runs=runs, most_runs=max(row.runs for row in again))
-    away: dict[tuple[str, bool], list[tuple[Decision, list[Stay]]]] = defaultdict(list)
-    for row, memory, home, stays in _waiting(result, rows):
-        away[memory, home].append((row, stays))
-    for (memory, home), members in away.items():
+    away: dict[tuple[str, str], list[tuple[Decision, list[Stay]]]] = defaultdict(list)
+    for row, memory, held_at, stays in _waiting(result, rows):
+        away[memory, held_at].append((row, stays))
+    for (memory, held_at), members in away.items():
         stays_of = {row.value: stays for row, stays in members}
-        yield _away(by_size(row for row, _ in members), stays_of, memory=memory, home=home)
+        yield _away(by_size(row for row, _ in members), stays_of, memory=memory, held_at=held_at)
     kept = by_size(row for row in rows if row.decision == KEPT)
     if kept:
         yield _group(KEPT, kept)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.instance.kinds import is_pipeline
 from remat.messages import elided, printable
+from remat.schedule.steps import StepKind
 from remat.solving.decisions.groups import CHOSEN, Group, groups_of
 from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED
 from remat.units import Number, Units, format_size, format_time
@@ -27,6 +30,12 @@ MOST_NAMES = 3
 
 MOST_GROUPS = 8
 """Sentences on the stages of a pipeline."""
+
+MOVES = {"": ("offload", "to"), "start": ("fetch", "from"), "end": ("store", "in"), "both": ("hold", "in")}
+"""Verb and preposition for values in a memory, by when it must hold them: not at all, initially, at the end."""
+
+UPDATE = re.compile(r"U([0-9]+)")
+"""A task that updates the parameters of a stage."""
 
 NOTHING = "keep everything until its last use; recompute and offload nothing"
 
@@ -51,6 +60,7 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
     variants = [group for group in groups if group.decision == CHOSEN]
     yield from _stages(result, all_of_them)
     yield from (sentence(group, result, all_of_them=all_of_them) for group in variants)
+    yield from _updates(result, None if all_of_them else MOST_RANGES)
     if not acting:
         yield NOTHING
         return
@@ -116,6 +126,26 @@ def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
     yield f"run layers {', '.join(listed)}{more}"
 
 
+def _updates(result: Result, most: int | None) -> Iterator[str]:
+    """Describe which processors of a chain's machine update which stages, if there are several."""
+    steps, instance = result.columns, result.instance
+    if steps is None or steps.on is None or instance is None or not instance.is_chain or not instance.has_parameters:
+        return
+    tasks, processors = result.graph.tasks, result.machine.processors
+    found: dict[str, list[int]] = defaultdict(list)
+    for index, (kind, item) in enumerate(zip(steps.kind.tolist(), steps.item.tolist(), strict=True)):
+        if kind == StepKind.RUN and (task := UPDATE.fullmatch(str(tasks[item]))):
+            found["+".join(printable(processors[k].name) for k in steps.on[index].tolist() or [0])].append(int(task[1]))
+    if not found or len(processors) == 1:
+        return
+    listed = []
+    for name, stages in sorted(found.items(), key=lambda pair: -len(pair[1])):
+        states = sum(result.decisions[f"o{stage}"].size for stage in stages)
+        size = f" (optimizer states: {_size(states, result.units)})" if states else ""
+        listed.append(f"stage{'s' if len(stages) > 1 else ''} {ranges(sorted(stages), most)} on {name}{size}")
+    yield f"update {', and '.join(listed)}"
+
+
 def module_words(modules: Iterable[tuple[str, int, int]], units: Units) -> str:
     """Describe a plan's recomputations by module, the costliest first.
 
@@ -163,7 +193,7 @@ def _of_values(group: Group, result: Result, most: int) -> str:
     if group.decision == RECOMPUTED:
         verb, figures = "recompute", f"{figures}, {_time(result.recompute_time or 0, units)}"
     elif group.decision == OFFLOADED:
-        verb, where = ("hold", "in") if group.home else ("offload", "to")
+        verb, where = MOVES[group.held_at]
         rest = f" {where} {printable(group.memory)}{_at_once(group, units)}"
     else:
         return f"keep {count:,} other value{'s' if count > 1 else ''} ({figures})"
@@ -221,7 +251,7 @@ def _waits(group: Group, what: str, units: Units, *, all_of_them: bool) -> str:
     if group.role == "outputs" and group.numbers[:1] == (0,):  # what the first stage reads
         rest = replace(group, numbers=group.numbers[1:])
         whose = "the input" + (f" and the outputs of {_numbered(rest, None)}" if rest.numbers else "")
-    verb, where = ("hold", "in") if group.home else ("offload", "to")
+    verb, where = MOVES[group.held_at]
     return f"{verb} {whose} {where} {memory} ({_size(group.size, units)}{_at_once(group, units)})"
 
 
