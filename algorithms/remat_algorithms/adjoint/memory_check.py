@@ -18,30 +18,21 @@ import numpy as np
 from remat.placement import Unplaceable, least_capacity, place
 from remat.plugin import Context, LeastBudget, Number, OptionError, Problem, Proposal, Steps
 from remat_algorithms.adjoint.uniform_steps import Facts
-from remat_algorithms.kit.makespan import timed
 
 MOST_STEPS = 100
 """Maximum number of steps for which a refusal is checked again: for long loops, the count is nearly exact."""
-
-MOST_EQUAL_STEPS = 1000
-"""Maximum number of equal steps without tapes for which more slots are tried: only few counts may fit then."""
-
-MOST_TRIES = 40
-"""Maximum number of larger counts of slots that are all tried; of more, a bisection tries some."""
 
 Given = TypeVar("Given")
 Solve = Callable[[Problem, Given, Context], Proposal]
 
 
-def within_room(name: str, *, spares: bool = False) -> Callable[[Solve[Given]], Solve[Given]]:
+def within_room(name: str) -> Callable[[Solve[Given]], Solve[Given]]:
     """Let placement check the memory that an algorithm for adjoints counts.
 
     Two schedules may need less than the smallest counted budget: the one without recomputation, and the one with the
     fewest slots. The minimum budget is the smaller need of both. With at least that budget, the schedule is taken
     unless the count allows a better one. The named budget is therefore never above one that suffices, and more memory
     never hurts.
-
-    Schedules of more slots than counted may fit, too: whoever gives the peak of such a schedule as the budget gets it.
 
     With storage, the working memory may be too small for a schedule. The answer is then, without a claim, the smallest
     capacity with which the schedule can be placed. A storage size is likewise not called sufficient if the working
@@ -51,8 +42,6 @@ def within_room(name: str, *, spares: bool = False) -> Callable[[Solve[Given]], 
     ----------
     name : str
         The algorithm whose solver is decorated.
-    spares : bool
-        Whether its schedules may use fewer slots than they get.
     """
 
     def decorate(solve: Solve[Given]) -> Solve[Given]:
@@ -67,10 +56,7 @@ def within_room(name: str, *, spares: bool = False) -> Callable[[Solve[Given]], 
                     return None
 
             answer = solve(problem, options, context)
-            answer = _as_counted(problem, answer, at)
-            if not context.stopped:
-                answer = _with_more_slots(problem, answer, at, context, spares=spares)
-            return _in_working_memory(problem, answer, name, at)
+            return _in_working_memory(problem, _as_counted(problem, answer, at), name, at)
 
         return solve_within
 
@@ -109,73 +95,6 @@ def _as_counted(problem: Problem, answer: Proposal, at: Callable[[int | None], P
         elif refused and answer.least is not None and need < answer.least.size:
             answer = replace(answer, least=LeastBudget(need, None, True, counted))
     return answer
-
-
-def _with_more_slots(
-    problem: Problem,
-    answer: Proposal,
-    at: Callable[[int | None], Proposal | None],
-    context: Context,
-    *,
-    spares: bool,
-) -> Proposal:
-    """Return an answer, or a faster one for more slots than counted that fits all the same.
-
-    `at` solves with another capacity of the counted memory.
-    """
-    sizes = _larger_counts(problem, spares=spares)
-    if not sizes:
-        return answer
-    best, time = answer, _placed_time(problem, answer)
-    low, tries = 0, len(sizes)
-    # From many slots to few. If there are many counts, they are bisected as if more slots always needed more memory.
-    while tries > MOST_TRIES and not context.stopped:
-        other = at(sizes[low + tries // 2])
-        taken = _placed_time(problem, other)
-        if taken < time and other is not None:
-            best, time = other, taken
-        low, tries = (low + tries // 2 + 1, tries - tries // 2 - 1) if taken == inf else (low, tries // 2)
-    for size in sizes[low : low + tries]:
-        if context.stopped:
-            break
-        other = at(size)
-        taken = _placed_time(problem, other)
-        if taken < time and other is not None:
-            best, time = other, taken
-            if not spares and not _counted(problem):
-                break  # fewer slots take no less time
-    return best
-
-
-def _larger_counts(problem: Problem, *, spares: bool) -> list[int]:
-    """Return capacities with more slots than the counted memory has, whose schedules may still fit, descending."""
-    counted, facts = _counted(problem), Facts.of(problem)
-    capacity, slot = problem.machine.memories[counted].capacity, facts.state + facts.tape
-    fixed, static = (0, 0) if counted else (facts.working, facts.static)
-    if capacity is None or not slot:
-        return []
-    equal = facts.equal and facts.least_state == facts.state and not facts.taped
-    near = capacity + fixed - static  # where each slot in use has the size that is counted
-    most = near if equal and not spares else fixed + facts.state + facts.steps * slot
-    if facts.steps > MOST_STEPS:
-        if not equal or facts.steps > MOST_EQUAL_STEPS:
-            return []
-        most = near
-    fewest = 0 if spares else min(facts.least_state, facts.tape if facts.taped else facts.least_state)
-    fitting = (capacity - static) // fewest if fewest else facts.steps
-    sizes: set[int] = set()
-    for unit in {facts.state, slot, max(facts.state, facts.tape)} - {0}:
-        first, last = max(0, (capacity - fixed) // unit), min(facts.steps, fitting, (most - fixed) // unit)
-        sizes.update(fixed + count * unit for count in range(first, last + 1))
-    if facts.taped:  # the first state has bytes of its own
-        sizes.update(one + facts.state for one in list(sizes))
-    return sorted((size for size in sizes if capacity < size <= most), reverse=True)
-
-
-def _placed_time(problem: Problem, answer: Proposal | None) -> Number:
-    """Return the makespan of an answer on the problem's machine; infinite if it has no steps, or they do not fit."""
-    placed = None if answer is None or answer.steps is None else timed(problem, answer.steps)
-    return inf if placed is None else placed[1]
 
 
 def _in_working_memory(

@@ -130,10 +130,10 @@ class OnlinePlacement:
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its fastest storage level, or of its one memory, as if n were not known.
 
-    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state), or more if
-    their schedule fits. The number of steps only ends the first sweep; no earlier decision uses it. Each step is
-    advanced at most r times, with the smallest r for which n <= beta(slots, r). The number of advances is minimal for n
-    <= (slots+1)(slots+2)/2 + 1. The bound knows n and neglects transfers.
+    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). The number of
+    steps only ends the first sweep; no earlier decision uses it. Each step is advanced at most r times, with the
+    smallest r for which n <= beta(slots, r). The number of advances is minimal for n <= (slots+1)(slots+2)/2 + 1. The
+    bound knows n and neglects transfers.
 
     Raises
     ------

@@ -26,9 +26,8 @@ from remat_algorithms.kit.binomial import advances
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps with the slots of its fastest storage level, or of its one memory.
 
-    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state), or
-    more if their schedule fits. Finds the minimum number of advances, and the minimum makespan too if writing and
-    reading checkpoints takes no time.
+    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). Finds the
+    minimum number of advances, and the minimum makespan too if writing and reading checkpoints takes no time.
 
     Raises
     ------

@@ -43,12 +43,12 @@ class TreeverseOptions(Options):
     )
 
 
-@within_room("treeverse", spares=True)
+@within_room("treeverse")
 def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its fastest storage level, or of its one memory.
 
     Takes instances of kind `adjoint`. Times are ignored. Without storage, slots = floor((budget - state - adjoint) /
-    state), or more if their schedule fits. Gives one schedule, without a guarantee on its makespan.
+    state). Gives one schedule, without a guarantee on its makespan.
 
     Notes
     -----

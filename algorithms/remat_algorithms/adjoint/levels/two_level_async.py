@@ -123,7 +123,7 @@ class _Setting:
         return self.on_disk + (1 if mode is _Mode.LATE else 2)
 
 
-@within_room("two-level-async", spares=True)
+@within_room("two-level-async")
 def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an asynchronous second one.
 
@@ -144,7 +144,7 @@ def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> 
     return _proposal(problem, loop, _candidates(loop, options.period, "period"), context, "two-level-async")
 
 
-@within_room("async-multistage", spares=True)
+@within_room("async-multistage")
 def solve_multistage(problem: Problem, options: AsyncMultistageOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps with blocks that just hide a write to the second level.
 

@@ -48,9 +48,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its fastest storage level, or of its one memory.
 
     Takes instances of kind `adjoint`. Slots hold the largest state; without storage there are floor((budget - state -
-    adjoint) / state) of them, or more if their schedule fits. A stop before the table is full gives no schedule. Finds
-    the minimum makespan for the slots, writes and reads included, if they occupy the processor; otherwise the schedule
-    of minimum forward time.
+    adjoint) / state) of them. A stop before the table is full gives no schedule. Finds the minimum makespan for the
+    slots, writes and reads included, if they occupy the processor; otherwise the schedule of minimum forward time.
 
     Raises
     ------

@@ -46,7 +46,7 @@ def test_makespans_equal_published_optima(point: dict[str, Any]) -> None:
     assert stored.report is not None
     assert stored.report.profiles["ram"].size[-1] == 0
     shared = remat.solve(document, algorithm="walther-griewank", budget=point["c"] + 2)
-    assert shared.makespan <= point["optimal"]  # the schedule of another slot may fit, too
+    assert shared.makespan == point["optimal"]
     assert shared.peak_memory["memory"] <= point["c"] + 2
 
 
@@ -105,7 +105,7 @@ def test_states_of_different_sizes() -> None:
     assert result.optimal_within is None
     assert result.peak_memory["ram"] <= 8
     shared = remat.solve(document, algorithm="walther-griewank", budget=16)
-    assert shared.optimal_within == "checkpointing schedules with 4 slots"  # 2 of the largest size
+    assert shared.optimal_within == "checkpointing schedules with 2 slots"
     assert shared.peak_memory["memory"] <= 16
 
 

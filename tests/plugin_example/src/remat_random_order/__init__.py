@@ -11,6 +11,7 @@ catalogue = (
         summary="runs each required task once, in the best of several random topological orders",
         guarantee="heuristic",
         complexity="O(tries * size)",
+        needs_slack="an output in place of an input counts in addition",
         reference="-",
         anytime=True,
     ),
