@@ -100,8 +100,7 @@ def command(
     except ValueError as error:
         raise OptionError(naming_option(str(error), FAMILY)) from None
     available = max(0, size - reserve)
-    if "device" not in options and not session.quiet:
-        _remark_on_device(str(asked["device"]), size)
+    remark = "" if "device" in options else _remark_on_device(str(asked["device"]), size)
     found = memory.estimate(work, training, available)
 
     def both(ask: Any) -> Any:
@@ -116,7 +115,10 @@ def command(
         reserve=reserve,
         batches=both(memory.largest_batch),
         sequences=None if None in sequences else sequences,
-        remedies=remedies_of(work.model, asked, available) if found.chosen is None and is_printed else (),
+        remedies=remedies_of(work.model, asked, available, _generating(config, options))
+        if found.chosen is None and is_printed
+        else (),
+        remark=remark,
     )
     if instance is not None and output is not None:
         write_instance(instance, output)
@@ -170,29 +172,34 @@ def _refuse_homes(config: str, budget: str | None, options: Mapping[str, Any]) -
     name = next((name for name in HOMES if name in options), None)
     if name is None:
         return
-    words = ["remat", "generate", "chain", "--config", config]
-    for key, value in options.items():
-        words += [flag(key if value is not False else f"no_{key}")] + ([] if isinstance(value, bool) else [str(value)])
     solve = "remat solve FILE" + (f" --budget {budget}" if budget else "")
     raise OptionError(
-        f"a schedule decides what is on the device, so make an instance and solve it: {shlex.join(words)} -o FILE; "
-        f"{solve}",
+        "a schedule decides what is on the device, so make an instance and solve it: "
+        f"{_generating(config, options)} -o FILE; {solve}",
         argument=name,
     )
 
 
-def _remark_on_device(assumed: str, size: int) -> None:
-    """Name the assumed device, whose times are printed, if the budget is far from its memory."""
+def _generating(config: str, options: Mapping[str, Any]) -> str:
+    """Return the command that makes an instance with the same options."""
+    words = ["remat", "generate", "chain", "--config", config]
+    for key, value in options.items():
+        words += [flag(key if value is not False else f"no_{key}")] + ([] if isinstance(value, bool) else [str(value)])
+    return shlex.join(words)
+
+
+def _remark_on_device(assumed: str, size: int) -> str:
+    """Name the assumed device, whose times are printed, if the budget is far from its memory; empty otherwise."""
     from remat.generate.devices import devices
     from remat.units import format_size
 
     memories = {name: int(entry["memory"]) for name, entry in devices().items() if entry.get("memory")}
     if NEAR * size >= memories.get(assumed, 0):
-        return
+        return ""
     near = [name for name, memory in memories.items() if size <= memory * NEAR and memory <= size * NEAR]
     named = f" ({', '.join(near)})" if near else ""
     whole = format_size(memories[assumed])
-    click.echo(f"Note: times are those of {assumed} ({whole}); --device names another one{named}", err=True)
+    return f"times are those of {assumed} ({whole}); --device names another one{named}"
 
 
 def _sizes(asked: Mapping[str, Any], budget: str | None) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from remat.generate.models.memory import Estimate, estimate
 from remat.generate.networks.parameters import States
 from remat.generate.options import flag
 from remat.report.text.model_memory import Remedy, blocks_of
-from remat.units import format_size
+from remat.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from remat.generate.models.architecture import Model
@@ -28,14 +28,14 @@ DEVICES = "more devices"
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
 
-BY_SOLVING = "with remat generate chain --config, then remat solve"
-
 HOST_TIME = "10s"
 """Time limit of the solve behind a line about the host."""
 
 
-def remedies_of(model: Model, asked: Mapping[str, Any], available: int) -> tuple[Remedy, ...]:
+def remedies_of(model: Model, asked: Mapping[str, Any], available: int, generating: str) -> tuple[Remedy, ...]:
     """Return changes with which the step fits into so many bytes, by kind and then by extra time.
+
+    `generating` is the command that makes an instance with the options asked for.
 
     Changes that keep the training as it is come first, then changes of its arithmetic, then more devices. Of each
     change, the fastest combination with `CHEAP` options is listed.
@@ -47,7 +47,7 @@ def remedies_of(model: Model, asked: Mapping[str, Any], available: int) -> tuple
     reserve = int(asked["reserve"])
     same = [_remedy(SAME, "", found, reserve) for found in [best({})] if found is not None]
     if asked["data"] == 1:
-        same += list(_at_the_host(model, asked, available))
+        same += list(_at_the_host(model, asked, available, generating))
     other = [
         _remedy(OTHER, note, found, reserve)
         for note, change in _other_trainings(asked)
@@ -116,7 +116,7 @@ def _written(changes: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------- the host
 
 
-def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iterator[Remedy]:
+def _at_the_host(model: Model, asked: Mapping[str, Any], available: int, generating: str) -> Iterator[Remedy]:
     """Yield optimizer states, or parameters, too, at the host, with the figures of a verified schedule."""
     from remat.errors import RematError
 
@@ -134,15 +134,23 @@ def _at_the_host(model: Model, asked: Mapping[str, Any], available: int) -> Iter
             return
         if found is not None:
             needed, share, recomputed, at_host = found
+            options, budget = _written(change | more), _typed(available + int(asked["reserve"]))
             yield Remedy(
                 kind=SAME,
-                options=_written(change | more),
-                note=f"{format_size(at_host)} at the host, {link / 1e9:g} GB/s to it; {BY_SOLVING}",
+                options=options,
+                note=f"{format_size(at_host)} at the host, {link / 1e9:g} GB/s to it",
                 needed=needed,
                 share=share,
                 recomputed=recomputed,
+                commands=(f"{generating} {options} -o step.json", f"remat solve step.json -b device={budget}"),
             )
             return
+
+
+def _typed(size: int) -> str:
+    """Return a size as an option takes it, without loss."""
+    text = format_size(size).replace(" ", "")
+    return text if parse_size(text) == size else str(size)
 
 
 def _solved(

@@ -31,6 +31,9 @@ class Remedy:
         Extra time, relative to the step without recomputation.
     recomputed : str
         The recomputed part, in words; empty if nothing is recomputed.
+    commands : tuple of str
+        The commands that find such a schedule, in which the extra time may be smaller; empty for options of the same
+        command.
     """
 
     kind: str
@@ -39,12 +42,15 @@ class Remedy:
     needed: int
     share: float
     recomputed: str
+    commands: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The options, and below what they change, need and cost."""
-        told = [f"needs {_size(self.needed)}", self.recomputed, _time(self.share)]
-        return self.options + (f": {self.note}" if self.note else ""), "  " + ", ".join(filter(None, told))
+        time = _time(self.share)
+        told = [f"needs {_size(self.needed)}", self.recomputed, f"at most {time}" if self.commands else time]
+        first = self.options + (f": {self.note}" if self.note else "")
+        return first, "  " + ", ".join(filter(None, told)), *(f"  {command}" for command in self.commands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class Asked:
         The largest batch and the longest sequence, without recomputation and with every block recomputed.
     remedies : tuple of Remedy
         Options that would make the step fit, equal kinds together; empty if it fits.
+    remark : str
+        A remark on the device; may be empty.
     """
 
     found: Estimate
@@ -71,6 +79,7 @@ class Asked:
     batches: tuple[int, int]
     sequences: tuple[int, int] | None
     remedies: tuple[Remedy, ...] = ()
+    remark: str = ""
 
 
 def lines(asked: Asked) -> Iterator[str]:
@@ -84,7 +93,7 @@ def lines(asked: Asked) -> Iterator[str]:
         ("model", f"{model.name} ({model.family}), {model.parameters:,} parameters{some}"),
         ("step", asked.about),
         ("budget", _size(asked.budget) + reserve),
-        *(("note", note) for note in model.notes),
+        *(("note", note) for note in (*model.notes, asked.remark) if note),
     ]
     yield from (f"{label:<18}{text}" for label, text in head)
     yield ""
@@ -133,7 +142,7 @@ def _rows(asked: Asked) -> Iterator[tuple[str, str, str]]:
     yield "optimizer step", _size(found.step_peak), _size(found.step_peak)
     yield _row("with reserve", *(_size(found.needed(peak) + asked.reserve) for peak in both))
     yield _row("recompute time", "", _share(found.full, found))
-    yield _row("largest batch", *(f"{batch:,}" for batch in asked.batches))
+    yield _row("largest batch", *(f"{batch:,}" if batch else "none" for batch in asked.batches))
     if asked.sequences is not None:
         yield _row("longest sequence", *(_length(length, found) for length in asked.sequences))
 
@@ -144,7 +153,7 @@ def _row(label: str, *texts: str) -> tuple[str, str, str]:
 
 
 def _length(length: int, found: Estimate) -> str:
-    return f"{length:,}" + (" (all positions)" if length == found.work.model.positions else "")
+    return (f"{length:,}" if length else "none") + (" (all positions)" if length == found.work.model.positions else "")
 
 
 def _share(peak: Peak, found: Estimate) -> str:
@@ -196,7 +205,7 @@ def _zero(asked: Asked) -> Iterator[str]:
     yield f"{f'ZeRO, {data} ranks':<18}{'without recomputation':<28}every block recomputed"
     for zero, found in stages_of_zero(asked.found.work, asked.found.training):
         plain, full = (_size(found.needed(peak) + asked.reserve) for peak in (found.plain, found.full))
-        yield f"{f'stage {zero}':<18}{plain:<28}{full}"
+        yield f"{f'level {zero}':<18}{plain:<28}{full}"
 
 
 def document(asked: Asked) -> dict[str, Any]:
