@@ -71,9 +71,6 @@ LARGE = {
     "cluster": {"devices": [{"name": "gpu", "count": 2}], "levels": [{"delay": 0.0}]},
     "weights": "single",
 }
-LOOP = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 17, "state_size": 3, "adjoint_size": 5}
-TAPED = {**LOOP, "schema": "remat.instance/2", "tape_size": 2}
-LEVELS = {**LOOP, "storage": [{"name": "ram", "write_time": 2, "read_time": 1}]}
 CHAIN = {
     "schema": "remat.instance/2",
     "kind": "chain",
@@ -86,9 +83,6 @@ CHAIN = {
 CASES = [
     *((HOSTED, name) for name in ("vdnn-all", "vdnn-pp")),
     *((document, name) for document in (DELAYED, LARGE) for name in ("1f1b-star", "madpipe")),
-    *((LOOP, name) for name in ("revolve", "online-revolve", "treeverse", "walther-griewank", "multistage")),
-    *((TAPED, name) for name in ("mixed", "bptt-hsm", "bptt-ism", "bptt-msm")),
-    *((LEVELS, name) for name in ("treeverse", "h-revolve")),
     (CHAIN, "revolve-chain"),
 ]
 
