@@ -350,6 +350,15 @@ def test_the_assumed_device_is_named_if_the_budget_is_far_from_its_memory(run: R
     assert "times are those" not in run(*asked, "--budget", "24GB", "--device", "RTX-4090").out
 
 
+def test_the_remedy_at_the_host_names_its_commands(run: Run, save: Save) -> None:
+    path = save(CONFIG, "config.json")
+    shown = run("fit", path, "--budget", "4MB", "--reserve", "0").out.splitlines()
+    options = "--reserve 0 --states host --loss-chunks 16"
+    assert f"remat generate chain --config {path} {options} -o step.json" in map(str.strip, shown)
+    assert "remat solve step.json -b device=4MB" in map(str.strip, shown)
+
+
+@pytest.mark.slow
 def test_printed_commands_find_a_schedule_that_is_no_slower(
     run: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
