@@ -516,7 +516,8 @@ class _Portfolio:
         if len(machine.processors) > 1:
             idle = [name.name for name in machine.processors if not report.busy.get(name.name)]
             if idle:
-                yield f"of {len(machine.processors)} processors, {len(idle)} are not used by this schedule"
+                verb = "is" if len(idle) == 1 else "are"
+                yield f"of {len(machine.processors)} processors, {len(idle)} {verb} not used by this schedule"
 
     def _late(self, best: _Answer) -> Iterator[str]:
         """Name the algorithms that the time limit stopped before their first schedule: they may do better."""
