@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from remat.plugin import Algorithm, Trial
 from remat_algorithms.adjoint.levels.catalogue import ALGORITHMS as LEVELS
+from remat_algorithms.adjoint.levels.catalogue import SLACK
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -16,7 +17,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="checkpointing schedules with a number of slots",
         complexity="O(steps)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Griewank & Walther 2000",
         several_memories=True,
         trials=(
@@ -33,7 +34,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="checkpointing schedules with a number of slots",
         complexity="O(n^3 c) time, O(n^2 c) memory",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Walther & Griewank 2008",
         deviates="the recurrence also counts write and read times of checkpoints",
         several_memories=True,
@@ -73,7 +74,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="schedules with a number of units for states or tapes",
         complexity="O(n^2 s)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Maddison 2024",
         several_memories=True,
         covered_by=("adjoint-best",),
@@ -87,7 +88,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         summary="divide-and-conquer checkpointing, by binomial points or bisection",
         guarantee="heuristic",
         complexity="O(steps)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Griewank 1992; Siskind & Pearlmutter 2018",
         deviates="ranges are divided down to single steps; the papers tape the last ranges whole",
         several_memories=True,
@@ -102,7 +103,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         summary="places checkpoints without knowing the number of steps, then runs Revolve between them",
         guarantee="bounded",
         complexity="O(steps of the schedule)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="after Wang, Moin & Iaccarino 2009; Stumm & Walther 2010",
         deviates="one rule in place of the algorithms of two papers; minimum advances only for up to (s+1)(s+2)/2 + 1 "
         "steps",
@@ -117,7 +118,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="checkpointing schedules with a number of slots",
         complexity="O(steps)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Gruslys et al. 2016",
         deviates="the first hidden state is counted separately and takes no slot",
         several_memories=True,
@@ -131,7 +132,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="schedules that keep internal states",
         complexity="O(t^2 m)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="after Gruslys et al. 2016",
         deviates="the first hidden state and the tape in use take no slot",
         several_memories=True,
@@ -145,7 +146,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="schedules that keep hidden or internal states",
         complexity="O(t^2 m)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="after Gruslys et al. 2016",
         deviates="the first hidden state and the tape in use take no slot",
         several_memories=True,

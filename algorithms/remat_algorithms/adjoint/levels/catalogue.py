@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from remat.plugin import Algorithm, Trial
 
+SLACK = "each checkpoint counts as the largest one, beside a state and an adjoint"
+"""Why an algorithm that counts slots may need more than the peak of its schedule."""
+
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="h-revolve",
@@ -13,7 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="hierarchical checkpointing schedules",
         complexity="O(steps^2 sum of slots), in O(steps sum of slots) array operations",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Herrmann & Pallez 2020",
         several_memories=True,
         trials=(
@@ -33,7 +36,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="disk-revolve schedules",
         complexity="O(steps^2 slots), in O(steps slots) array operations",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Aupy, Herrmann, Hovland & Robert 2016",
         options="remat_algorithms.adjoint.levels.disk_revolve:DiskRevolveOptions",
         several_memories=True,
@@ -48,7 +51,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         within="schedules with periodic disk checkpoints",
         complexity="O(steps of the schedule)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Aupy & Herrmann 2017",
         several_memories=True,
         trials=(
@@ -68,7 +71,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         within="checkpointing schedules with a number of slots",
         complexity="O(steps of the schedule)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Stumm & Walther 2009",
         several_memories=True,
         covered_by=("adjoint-best",),
@@ -82,7 +85,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         within="schedules with periodic disk checkpoints",
         complexity="O(steps of the schedule)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Pringle et al. 2016",
         deviates="the first sweep ends at the start of the last block; chooses a default distance of disk checkpoints",
         options="remat_algorithms.adjoint.levels.two_level:TwoLevelOptions",
@@ -103,7 +106,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         within="schedules with periodic disk checkpoints",
         complexity="O(steps of the schedule)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Schanen, Marin, Anitescu & Zhang 2016",
         deviates="without working memory for a third state, reads overlap only the first advances of a block",
         options="remat_algorithms.adjoint.levels.two_level_async:TwoLevelAsyncOptions",
@@ -124,7 +127,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         within="schedules with periodic disk checkpoints",
         complexity="O(steps of the schedule)",
-        needs_slack="each checkpoint counts as the largest one, beside a state and an adjoint",
+        needs_slack=SLACK,
         reference="Kukreja, Hückelheim & Gorman 2018",
         deviates="the second-to-last block starts from memory; with only two working states, reads overlap less",
         options="remat_algorithms.adjoint.levels.two_level_async:AsyncMultistageOptions",

@@ -58,10 +58,8 @@ class Group:
         Role of the values in their stages, if the group covers only part of a stage.
     memory : str
         The memory that holds them while offloaded.
-    home : bool
-        Whether this memory holds them initially, or must hold them at the end.
     held_at : str
-        If so, ``start``, ``end`` or ``both``.
+        When this memory must hold them: ``start`` (initially), ``end`` (at the end) or ``both``; empty if never.
     at_once, bytes_at_once : int
         Maximum number and bytes of the values in this memory at once.
     time : int or float
@@ -83,7 +81,6 @@ class Group:
     numbers: tuple[int, ...] = ()
     role: str = ""
     memory: str = ""
-    home: bool = False
     held_at: str = ""
     at_once: int = 0
     bytes_at_once: int = 0
@@ -92,6 +89,11 @@ class Group:
     most_runs: int = 0
     of: str = ""
     batches: tuple[int, ...] = ()
+
+    @property
+    def home(self) -> bool:
+        """Whether this memory holds the values initially, or must hold them at the end."""
+        return self.held_at != ""
 
 
 def groups_of(result: Result) -> tuple[Group, ...]:
@@ -206,7 +208,7 @@ def _group(decision: str, rows: Iterable[Decision], *, size: int | None = None, 
     )
 
 
-def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], *, held_at: str, **more: Any) -> Group:
+def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
     """Return the group of offloaded values, each with its stays."""
     listed = [*rows]
     events = sorted(
@@ -220,10 +222,7 @@ def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], *, held
         now, bytes_now = now + change, bytes_now + size
         most, bytes_most = max(most, now), max(bytes_most, bytes_now)
     size = sum(max(stay.size for stay in stays[row.value]) for row in listed)
-    home = held_at != ""
-    return _group(
-        OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, home=home, held_at=held_at, **more
-    )
+    return _group(OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, **more)
 
 
 def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:

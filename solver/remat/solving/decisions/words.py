@@ -83,7 +83,11 @@ def decision_documents(result: Result) -> list[dict[str, Any]]:
         return []
     found = []
     for group in groups_of(result):
-        fields = asdict(group) | {key: list(getattr(group, key)) for key in ("values", "numbers", "batches")}
+        fields = (
+            asdict(group)
+            | {"home": group.home}
+            | {key: list(getattr(group, key)) for key in ("values", "numbers", "batches")}
+        )
         if group.unit:
             del fields["values"]
         found.append(fields | {"text": sentence(group, result, all_of_them=True)})
@@ -128,15 +132,17 @@ def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
 
 def _updates(result: Result, most: int | None) -> Iterator[str]:
     """Describe which processors of a chain's machine update which stages, if there are several."""
-    steps, instance = result.columns, result.instance
-    if steps is None or steps.on is None or instance is None or not instance.is_chain or not instance.has_parameters:
+    steps, instance, processors = result.columns, result.instance, result.machine.processors
+    if steps is None or steps.on is None or len(processors) == 1:
         return
-    tasks, processors = result.graph.tasks, result.machine.processors
+    if instance is None or not instance.is_chain or not instance.has_parameters:
+        return
+    tasks = result.graph.tasks
     found: dict[str, list[int]] = defaultdict(list)
     for index, (kind, item) in enumerate(zip(steps.kind.tolist(), steps.item.tolist(), strict=True)):
         if kind == StepKind.RUN and (task := UPDATE.fullmatch(str(tasks[item]))):
             found["+".join(printable(processors[k].name) for k in steps.on[index].tolist() or [0])].append(int(task[1]))
-    if not found or len(processors) == 1:
+    if not found:
         return
     listed = []
     for name, stages in sorted(found.items(), key=lambda pair: -len(pair[1])):
