@@ -7,10 +7,10 @@ import pytest
 import remat
 from remat.errors import InstanceError, OptionError
 from remat.instance import load
+from remat.instance.base import instance_document
 from remat.instance.batch_size import scaled
 from remat.instance.digest import digest
 from remat.instance.lowering import lower
-from remat.instance.saving import instance_document
 from remat.plugin.registry import algorithms
 
 PLAIN = {

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from remat.building.columns import check_scalars, common_length, listed, rows, sequence_of
 from remat.building.common import Column, Common, Rule, Size, Time, build, builder, fields_among, head, units_of
 from remat.errors import InstanceError
+from remat.instance.base import instance_document
 from remat.instance.chain import ChainInstance, Loss, Stage
 from remat.instance.native import native
-from remat.instance.saving import instance_document
 from remat.messages import brief
 
 if TYPE_CHECKING:

@@ -275,7 +275,7 @@ def _sources(instances: Any, stack: ExitStack) -> list[Source]:
 def _written(item: Any, folder: Path, taken: set[str]) -> Source:
     import json
 
-    from remat.instance.saving import instance_document
+    from remat.instance.base import instance_document
 
     document = instance_document(item) if hasattr(item, "model_dump") else dict(item)
     base = str(document.get("name") or "instance")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from remat.instance.base import SCHEMA, BaseInstance, UnitsModel
+from remat.instance.base import SCHEMA, BaseInstance, UnitsModel, instance_document, save_instance
 from remat.instance.digest import digest
 from remat.instance.loading import instance_from_document, json_schema, load, load_machine
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
-from remat.instance.saving import instance_document, save_instance
 
 if TYPE_CHECKING:
     from remat.instance.adjoint import AdjointInstance, Step, StorageLevel

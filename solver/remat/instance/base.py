@@ -2,6 +2,7 @@
 
 # Annotations are not postponed here: pydantic would have to evaluate each from its text at every start.
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -127,9 +128,9 @@ class BaseInstance(Constructed):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the instance as a document, atomically; files that end in ``.gz`` are compressed."""
-        from remat.instance.saving import save_instance
+        from remat.documents import write_text
 
-        save_instance(self, path)
+        write_text(path, [json.dumps(instance_document(self), indent=1, ensure_ascii=False), "\n"])
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
@@ -230,3 +231,15 @@ def check_in_memory_names(names: list[str | None], machine: MachineModel | None,
     for name in names:
         if name is not None and name not in known:
             raise fail(unknown_memory(name, known), at)
+
+
+def instance_document(instance: BaseInstance) -> dict[str, Any]:
+    """Return the document of an instance, without defaults, in the lowest schema that can express it."""
+    document = instance.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"schema_"})
+    kind = getattr(instance, "kind")  # noqa: B009 - a default, but it says what the rest means
+    return {"schema": instance.least_schema, "kind": kind} | document
+
+
+def save_instance(instance: BaseInstance, path: str | os.PathLike[str]) -> None:
+    """Write an instance atomically; files that end in ``.gz`` are compressed."""
+    instance.save(path)

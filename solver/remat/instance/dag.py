@@ -28,7 +28,7 @@ from remat.instance.fields import (
     fail,
 )
 from remat.instance.machine import ANY, MachineModel
-from remat.instance.streaming import check_stream
+from remat.instance.streaming import check_reachable, check_stream
 from remat.instance.tasks import Names, Task, Value
 from remat.messages import elided, listing
 from remat.units import Number
@@ -191,7 +191,9 @@ class DagInstance(BaseInstance):
             self._check_columns(self.columns)
         self._check_devices()
         if self.stream is not None:
-            check_stream(self, self.stream)
+            ends = [place.value for place in self.inputs], [place.value for place in self.outputs]
+            check_stream(self.tasks, self.values, ends, self.staying, self.stream)
+            check_reachable(self.machine or MachineModel(), ".machine.links")
         return self
 
     def _check_columns(self, columns: GraphColumns) -> None:

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from remat.instance.fields import LARGEST_COUNT, check_total, fail
 from remat.instance.machine import MachineModel
-
-if TYPE_CHECKING:
-    from remat.instance.dag import DagInstance
+from remat.instance.tasks import Task, Value
 
 
-def check_stream(instance: DagInstance, samples: int) -> None:
-    """Reject what a stream cannot have: inputs per sample, outputs that accumulate, tasks in several places."""
-    runs = len(instance.tasks) * samples
+def check_stream(
+    tasks: Sequence[Task],
+    values: Sequence[Value],
+    ends: tuple[Sequence[str], Sequence[str]],
+    staying: AbstractSet[str],
+    samples: int,
+) -> None:
+    """Reject what a stream cannot have: inputs per sample, outputs that accumulate, tasks in several places.
+
+    Parameters
+    ----------
+    tasks, values : sequences of Task and Value
+    ends : (inputs, outputs)
+        Names of values.
+    staying : set of str
+        Inputs that never move.
+    samples : int
+
+    Raises
+    ------
+    ValueError
+        With the place in the document.
+    """
+    runs = len(tasks) * samples
     if runs > LARGEST_COUNT:
         raise fail(f"{runs:,} pairs of task and sample; at most {LARGEST_COUNT:,} are allowed", ".stream")
-    staying = instance.staying
-    for index, place in enumerate(instance.inputs):
-        if place.value not in staying:
+    for index, name in enumerate(ends[0]):
+        if name not in staying:
             raise fail(
-                f"{place.value!r} may be freed, and a stream has no end: pin it, or let a task make it for each sample",
+                f"{name!r} may be freed, and a stream has no end: pin it, or let a task make it for each sample",
                 f".inputs[{index}]",
             )
-    for index, place in enumerate(instance.outputs):
-        if place.value not in staying:
+    for index, name in enumerate(ends[1]):
+        if name not in staying:
             raise fail(
-                f"{place.value!r} is written for each sample and would accumulate: let a task read it",
+                f"{name!r} is written for each sample and would accumulate: let a task read it",
                 f".outputs[{index}]",
             )
-    for index, task in enumerate(instance.tasks):
+    for index, task in enumerate(tasks):
         for key in ("parts", "parallel"):
             if getattr(task, key) is not None:
                 raise fail("a task of a stream runs on one processor", f".tasks[{index}].{key}")
@@ -38,20 +57,12 @@ def check_stream(instance: DagInstance, samples: int) -> None:
                 raise fail(
                     f"{name!r} is an input, which stays as it is in a stream", f".tasks[{index}].writes[{number}]"
                 )
-    names = {f"{value}.{m}" for value in _made(instance) for m in range(samples)} if staying else set()
+    made = {name for task in tasks for name in task.written}
+    names = {f"{value}.{m}" for value in made for m in range(samples)} if staying else set()
     for name in sorted(staying & names):
         raise fail(f"the input {name!r} is called like a value of a sample", ".inputs")
-    check_total(_total(instance) * samples, "the sizes of all samples that are looked at")
-    check_reachable(instance.machine or MachineModel(), ".machine.links")
-
-
-def _made(instance: DagInstance) -> set[str]:
-    return {name for task in instance.tasks for name in task.written}
-
-
-def _total(instance: DagInstance) -> int:
-    sizes = sum(value.size for value in instance.values)
-    return sizes + sum((task.size or 0) + task.workspace for task in instance.tasks)
+    total = sum(value.size for value in values) + sum((task.size or 0) + task.workspace for task in tasks)
+    check_total(total * samples, "the sizes of all samples that are looked at")
 
 
 def check_reachable(machine: MachineModel, at: str) -> None:

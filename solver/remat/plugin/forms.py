@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from remat.plugin.context import Context
 from remat.plugin.proposal import Proposal
 from remat.plugin.registry import Algorithm
 
@@ -31,10 +30,13 @@ class Forms:
     """
 
     instance: Instance
-    _idle: dict[object, list[Callable[[Problem, Context], Proposal]]] = field(default_factory=dict, repr=False)
+    _idle: dict[object, list[Callable[[Problem, Any], Proposal]]] = field(default_factory=dict, repr=False)
 
-    def solve(self, solver: Algorithm, problem: Problem, chosen: Any, context: Context) -> Proposal:
-        """Solve with the prepared form of an algorithm, or with its solver if it has none."""
+    def solve(self, solver: Algorithm, problem: Problem, chosen: Any, context: Any) -> Proposal:
+        """Solve with the prepared form of an algorithm, or with its solver if it has none.
+
+        `context` is a `Context`, which holds these forms and is therefore not imported here.
+        """
         make = solver.load_prepare() if problem.instance is self.instance else None
         if make is None:
             return solver.load()(problem, chosen, context)  # type: ignore[no-any-return]

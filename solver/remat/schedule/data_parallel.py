@@ -39,7 +39,7 @@ from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
-    from remat.schedule.step_end import Plan
+    from remat.schedule.device_plan import Plan
 
 
 def sharded_plan(

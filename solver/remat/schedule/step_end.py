@@ -9,43 +9,22 @@ order of their last backwards, within a stage the last layer first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remat.graph.machine import Machine, ring_time
 from remat.graph.names import NameRun, NumberedNames
-from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Part, Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import IntArray, NumberArray, Part, Ragged, TaskGraph, number_array
 from remat.instance.lowering.chain import with_stage_names
 from remat.schedule.data_parallel import sharded_plan
+from remat.schedule.device_plan import Plan
 from remat.schedule.orders import Orders, Phase, PipelineTasks, tasks_of
 from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Ordered operations of all devices, and their task graph.
-
-    Attributes
-    ----------
-    graph : TaskGraph
-        Includes the exchanges and updates of this plan.
-    processors : (operations,) int64
-        The processor of each operation; ascending.
-    operations : Ragged
-        The tasks of each.
-    beside : bool for each of these tasks
-        Whether the task runs simultaneously with its predecessor.
-    """
-
-    graph: TaskGraph
-    processors: IntArray
-    operations: Ragged
-    beside: BoolArray
 
 
 def plan_of(

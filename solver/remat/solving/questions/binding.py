@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remat.errors import InstanceError, OptionError
-from remat.instance.saving import instance_document
+from remat.instance.base import instance_document
 from remat.solving.decisions.groups import groups_of
 from remat.solving.decisions.values import OFFLOADED
 from remat.solving.decisions.words import sentence

@@ -9,8 +9,8 @@ from typing import Any
 from remat.errors import OptionError
 from remat.graph.bounds import no_recompute_time
 from remat.instance import PipelineInstance
+from remat.instance.base import instance_document
 from remat.instance.loading import instance_from_document
-from remat.instance.saving import instance_document
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status
 from remat.schedule.orders import spread_in_groups

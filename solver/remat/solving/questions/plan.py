@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from remat.errors import InstanceError, OptionError, checked_call
 from remat.instance import Instance, PipelineInstance, load
+from remat.instance.base import instance_document
 from remat.instance.chain import ChainInstance
 from remat.instance.cluster import DeviceModel
 from remat.instance.kinds import is_pipeline
-from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem, budgeted_memories
