@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from remat.errors import InstanceError
 from remat.instance import digest, instance_document, load
-from remat.instance.lowering import machine_of
+from remat.instance.lowering import lower, machine_of
 from tests.instance.documents import pipelines
 from tests.instance.test_loading import SCHEMA, changed
 
@@ -314,3 +314,23 @@ def test_a_division_is_an_instance():
     assert digest(slices.of_cut((2, 2))) == digest(load(SLICED | {"micro_batches": 8}))
     with pytest.raises(ValueError, match="no slice of 4 tokens after 0"):
         slices.of_cut((4,))
+
+
+def test_a_backward_reads_the_gradients_of_all_readers():
+    graph = lower(load(PIPELINE))
+    reads = names_read(graph, "B1.0")
+    assert {name for name in reads if name.startswith("y")} == {"y1.0", "y1.3.0"}
+
+
+def test_a_slice_reads_what_all_earlier_slices_saved():
+    times = [_TWO | {"before": before} for before in (0, 2, 4)]
+    tokens = {"length": 6, "slices": times, "cut": [2, 2, 2]}
+    graph = lower(load(DIVIDED | {"micro_batches": 3, "tokens": tokens}))
+    own = set(names_read(graph, "Fe1.0"))
+    earlier = [set(names_read(graph, f"Fe1.{slice}")) - own for slice in range(3)]
+    assert [len(names) for names in earlier] == [0, 1, 2]
+    assert earlier[1] < earlier[2]
+
+
+def names_read(graph, task):
+    return [graph.values[value] for value in graph.reads[graph.tasks.find(task)]]

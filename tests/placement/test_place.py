@@ -217,3 +217,20 @@ def test_in_place_outputs_take_over_no_more_than_they_need(capacity, fits):
     )
     outcome = place(case.graph, case.machine, case.columns([run("t", drop=["wide"])]))
     assert isinstance(outcome, Placement) == fits
+
+
+@pytest.mark.parametrize(("capacity", "fits"), [(12, True), (11, False)])
+def test_in_place_outputs_take_over_all_freed_inputs(capacity, fits):
+    """A run frees two inputs of six bytes; its output of ten needs nothing beyond them."""
+    case = Case(
+        {
+            "schema": "remat.instance/1",
+            "kind": "dag",
+            "machine": {"memories": [{"name": "memory", "capacity": capacity}]},
+            "values": [{"id": "a", "size": 6}, {"id": "b", "size": 6}, {"id": "sum", "size": 10}],
+            "inputs": ["a", "b"],
+            "tasks": [{"id": "t", "time": 1, "reads": ["a", "b"], "writes": ["sum"], "in_place": True}],
+        }
+    )
+    outcome = place(case.graph, case.machine, case.columns([run("t", drop=["a", "b"])]))
+    assert isinstance(outcome, Placement) == fits

@@ -201,3 +201,24 @@ def test_drawn_plans_and_single_faults(document, number):
 @given(dags(exact=True), SEEDS)
 def test_many_drawn_plans_and_single_faults(document, number):
     judge(document, number)
+
+
+@pytest.mark.parametrize(("start", "rules"), [(0, {"resource-busy"}), (4, set())])
+def test_a_collective_of_one_part_occupies_the_link_to_its_own_memory(start, rules):
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "dag",
+        "machine": {
+            "memories": [{"name": "m"}],
+            "processors": [{"name": "p", "memory": "m"}, {"name": "q", "memory": "m"}],
+            "links": [{"source": "m", "target": "m", "bandwidth": 1}],
+        },
+        "values": [{"id": "a", "size": 1}, {"id": "b", "size": 1}],
+        "tasks": [{"id": f"reduce {name}", "time": 4, "parts": [{"writes": [name]}]} for name in "ab"],
+    }
+    steps = [
+        {"run": "reduce a", "on": ["p"], "start": 0},
+        {"run": "reduce b", "on": ["q"], "start": start},
+    ]
+    report = remat.verify(document, {"schema": "remat.schedule/2", "steps": steps})
+    assert {violation.rule for violation in report.violations} == rules

@@ -112,3 +112,22 @@ def test_what_is_plain_is_accepted(monkeypatch):
                 assert quick is not None, (world.document, timed)
                 looked += 1
     assert looked > 30
+
+
+def test_a_second_run_of_a_task_without_recomputation_is_left_to_the_full_check(monkeypatch):
+    case = Case(
+        {
+            "schema": "remat.instance/1",
+            "kind": "dag",
+            "values": [{"id": "x", "size": 1}],
+            "tasks": [{"id": "t", "time": 1, "writes": ["x"], "recomputable": False}],
+        }
+    )
+    once = [{"run": "t", "start": 0}]
+    again = [{"run": "t", "start": 0, "drop": ["x"]}, {"run": "t", "start": 1}]
+    quick, careful = both(monkeypatch, case, once)
+    assert quick is not None
+    assert careful.ok
+    quick, careful = both(monkeypatch, case, again)
+    assert quick is None
+    assert not careful.ok

@@ -40,7 +40,6 @@ FAULTS = faults_of(
             "np.tril_indices(self.slices, -1)",
             "np.tril_indices(self.slices, -2)",
             "slices read the last one",
-            ("tests/algorithms/parallel/pipeline/test_terapipe.py",),
         ),
         (LOWERING, "required=once.copy(),", "required=~once,", "all backwards must run"),
         (MACHINE, "turns * (members - 1) * slowest", "turns * members * slowest", "rounds of a ring"),
