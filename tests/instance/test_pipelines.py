@@ -327,7 +327,7 @@ def test_a_slice_reads_what_all_earlier_slices_saved():
     tokens = {"length": 6, "slices": times, "cut": [2, 2, 2]}
     graph = lower(load(DIVIDED | {"micro_batches": 3, "tokens": tokens}))
     own = set(names_read(graph, "Fe1.0"))
-    earlier = [set(names_read(graph, f"Fe1.{slice}")) - own for slice in range(3)]
+    earlier = [set(names_read(graph, f"Fe1.{k}")) - own for k in range(3)]
     assert [len(names) for names in earlier] == [0, 1, 2]
     assert earlier[1] < earlier[2]
 
