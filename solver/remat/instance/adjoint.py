@@ -63,15 +63,18 @@ class StorageLevel(Model):
     transfers occupy the processor; with a separate `channel`, they overlap with computation.
     """
 
-    name: Name
-    capacity: Size | None = None
+    name: Name = Field(description="Name of the memory.")
+    capacity: Size | None = Field(default=None, description="Capacity in bytes; null: `slots`, or unbounded.")
     slots: Annotated[
         int | None, PlainValidator(_slots), WithJsonSchema({"type": ["integer", "null"], "minimum": 0})
-    ] = None
-    write_time: Time = 0
-    read_time: Time = 0
-    bandwidth: Bandwidth = None
-    channel: Name | None = None
+    ] = Field(default=None, description="Capacity as a number of the largest states.")
+    write_time: Time = Field(default=0, description="Time to write a checkpoint, besides its size / bandwidth.")
+    read_time: Time = Field(default=0, description="Time to read a checkpoint, besides its size / bandwidth.")
+    bandwidth: Bandwidth = Field(default=None, description="Bytes per unit of time in each direction; null: unlimited.")
+    channel: Name | None = Field(
+        default=None,
+        description="Channel of the transfers, which then overlap with computation; null: they occupy the processor.",
+    )
 
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
@@ -83,7 +86,7 @@ class StorageLevel(Model):
 class AdjointInstance(BaseInstance):
     """n steps of a time loop and their adjoint."""
 
-    kind: Literal["adjoint"] = "adjoint"
+    kind: Literal["adjoint"] = Field(default="adjoint", description="Kind of the instance.")
     steps: Annotated[
         int | tuple[Step, ...],
         PlainValidator(_steps),

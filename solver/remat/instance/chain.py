@@ -27,50 +27,76 @@ MOST_OPERATORS = 10_000
 class Variant(Model):
     """An alternative for a stage's saving forward and backward; omitted fields are those of the stage."""
 
-    name: Text = ""
-    saving_forward_time: Time | None = None
-    backward_time: Time | None = None
-    saved_size: Size | None = None
-    saving_workspace: Size | None = None
-    backward_workspace: Size | None = None
-    backward_reads: Reads | None = None
+    name: Text = Field(default="", description="Name of the variant in schedules and reports.")
+    saving_forward_time: Time | None = Field(default=None, description="Time of the forward that saves.")
+    backward_time: Time | None = Field(default=None, description="Time of the backward.")
+    saved_size: Size | None = Field(
+        default=None, description="Bytes that the backward reads besides the input and output of the stage."
+    )
+    saving_workspace: Size | None = Field(default=None, description="Temporary bytes of the forward that saves.")
+    backward_workspace: Size | None = Field(default=None, description="Temporary bytes of the backward.")
+    backward_reads: Reads | None = Field(
+        default=None, description="What the backward reads of the input and output of the stage."
+    )
 
 
 class Stage(Model):
     """One stage of a chain (or `repeat` equal ones).
 
-    `saved_size` counts the bytes that the backward reads in addition to the stage's input and output.
-    `saving_workspace` and `saving_forward_time` belong to the forward that saves; they default to those of the plain
-    forward. `variants` lists all alternatives of the stage; the first one is the default. The update of a stage with
-    parameters takes `update_time` and replaces the parameters and the optimizer state. `bucket_size` is the size of a
-    gradient as a backward writes it, before it is summed or reduced. `origin` lists the operators of the forward. A
-    link with compression sends `output_ratio` of the bytes of the output, and `saved_ratio` of what the stage saves;
-    null is the link's ratio.
+    The forward that saves may take longer and need more temporary bytes than the plain forward. The update of a stage
+    with parameters replaces the parameters and the optimizer state. `bucket_size` is the size of a gradient before it
+    is summed or reduced.
     """
 
     since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
     since_3 = frozenset(["bucket_size", "origin", "output_ratio", "saved_ratio"])
-    name: Text = ""
-    forward_time: Time
-    backward_time: Time
-    output_size: Size
-    saved_size: Size = 0
-    forward_workspace: Size = 0
-    saving_workspace: Size | None = None
-    saving_forward_time: Time | None = None
-    backward_workspace: Size = 0
-    gradient_size: Size | None = None
-    backward_reads: Reads | None = None
-    variants: Annotated[tuple[Variant, ...], Field(max_length=MOST_VARIANTS)] = ()
-    parameter_size: Size = 0
-    parameter_gradient_size: Size | None = None
-    bucket_size: Size | None = None
-    optimizer_size: Size = 0
-    update_time: Time = 0
-    repeat: Count = 1
-    output_ratio: Ratio | None = None
-    saved_ratio: Ratio | None = None
-    origin: Annotated[tuple[Origin, ...], Field(max_length=MOST_OPERATORS)] = ()
+    name: Text = Field(default="", description="Name in reports.")
+    forward_time: Time = Field(description="Time of the forward.")
+    backward_time: Time = Field(description="Time of the backward.")
+    output_size: Size = Field(description="Bytes of the output.")
+    saved_size: Size = Field(
+        default=0, description="Bytes that the backward reads besides the input and output of the stage."
+    )
+    forward_workspace: Size = Field(default=0, description="Temporary bytes of the forward.")
+    saving_workspace: Size | None = Field(
+        default=None, description="Temporary bytes of the forward that saves; null: as `forward_workspace`."
+    )
+    saving_forward_time: Time | None = Field(
+        default=None, description="Time of the forward that saves; null: as `forward_time`."
+    )
+    backward_workspace: Size = Field(default=0, description="Temporary bytes of the backward.")
+    gradient_size: Size | None = Field(
+        default=None, description="Bytes of the gradient of the output; null: as `output_size`."
+    )
+    backward_reads: Reads | None = Field(
+        default=None,
+        description="What the backward reads of the stage's input and output; null: the instance's value.",
+    )
+    variants: Annotated[tuple[Variant, ...], Field(max_length=MOST_VARIANTS)] = Field(
+        default=(), description="All alternatives of the stage; the first is the default."
+    )
+    parameter_size: Size = Field(default=0, description="Bytes of the parameters.")
+    parameter_gradient_size: Size | None = Field(
+        default=None, description="Bytes of the gradient of the parameters; null: as `parameter_size`."
+    )
+    bucket_size: Size | None = Field(
+        default=None,
+        description="Bytes of the parameter gradient that a backward writes; null: as the gradient.",
+    )
+    optimizer_size: Size = Field(default=0, description="Bytes of the optimizer state.")
+    update_time: Time = Field(default=0, description="Time of the update of parameters and optimizer state.")
+    repeat: Count = Field(default=1, description="Number of equal stages that this entry stands for.")
+    output_ratio: Ratio | None = Field(
+        default=None,
+        description="Bytes that a link with compression sends per byte of the output; null: the ratio of the link.",
+    )
+    saved_ratio: Ratio | None = Field(
+        default=None,
+        description="Bytes that a link with compression sends per saved byte; null: the ratio of the link.",
+    )
+    origin: Annotated[tuple[Origin, ...], Field(max_length=MOST_OPERATORS)] = Field(
+        default=(), description="Operators of the forward; for people, not part of the digest."
+    )
 
     @property
     def has_parameters(self) -> bool:
@@ -130,8 +156,8 @@ _OF_VARIANTS = tuple(key for key in Variant.model_fields if key != "name")
 class Loss(Model):
     """The loss between the last forward and the first backward."""
 
-    time: Time = 0
-    workspace: Size = 0
+    time: Time = Field(default=0, description="Time of the loss.")
+    workspace: Size = Field(default=0, description="Temporary bytes of the loss.")
 
 
 def sizes_of_stages(stages: Iterable[Stage]) -> int:
@@ -161,7 +187,7 @@ class ChainInstance(BaseInstance):
     annotations = MappingProxyType({"stages": ("origin",)})
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
     since_3 = frozenset(["input_ratio", "sharding", "staleness"])
-    kind: Literal["chain"] = "chain"
+    kind: Literal["chain"] = Field(default="chain", description="Kind of the instance.")
     input_size: Size = Field(description="Bytes of the input of the first stage.")
     input_ratio: Ratio | None = Field(
         default=None,

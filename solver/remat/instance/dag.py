@@ -76,7 +76,7 @@ class DagInstance(BaseInstance):
 
     since_3 = frozenset(["stream"])
     annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
-    kind: Literal["dag"] = "dag"
+    kind: Literal["dag"] = Field(default="dag", description="Kind of the instance.")
     values: Annotated[tuple[Value, ...], Many, WrapSerializer(_as_models)] = Field(
         default=(), description="Values, except those that a task declares by `size`."
     )

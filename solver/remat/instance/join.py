@@ -42,7 +42,7 @@ class JoinInstance(BaseInstance):
         Literal["remat.instance/3"], Field(alias="schema", description="Format.")
     ] = SCHEMA_3
     annotations = MappingProxyType({"stages": ("origin",)})
-    kind: Literal["join"] = "join"
+    kind: Literal["join"] = Field(default="join", description="Kind of the instance.")
     chains: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=MOST_CHAINS)] = Field(
         description="Chains that meet in the loss."
     )

@@ -48,7 +48,7 @@ class PipelineInstance(BaseInstance):
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         Literal["remat.instance/3"], Field(alias="schema", description="Format.")
     ] = SCHEMA_3
-    kind: Literal["pipeline"] = "pipeline"
+    kind: Literal["pipeline"] = Field(default="pipeline", description="Kind of the instance.")
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="Layers from the input to the loss."), Many]
     micro_batches: Count = Field(description="Number of micro-batches of a step.")
     cluster: ClusterModel = Field(description="Devices and their links.")

@@ -14,7 +14,7 @@ from remat.instance.tasks import Parallel
 class TreeInstance(BaseInstance):
     """Flat arrays, one entry per node; the root's parent is -1."""
 
-    kind: Literal["tree"] = "tree"
+    kind: Literal["tree"] = Field(default="tree", description="Kind of the instance.")
     parent: ParentArray = Field(description="Number of the parent of each node; -1 for the root.")
     output_size: SizeArray = Field(description="Bytes of the value of each node.")
     workspace: SizeArray | None = Field(
