@@ -111,7 +111,7 @@ def test_page_on_writing_algorithms(tmp_path):
     """The files that docs/how-to/write-an-algorithm.md shows: installed, solved with, and through the suite."""
     source, target, here = tmp_path / "source", tmp_path / "site", tmp_path / "here"
     files = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert [name for name, _ in files] == ["short_memory.py", "pyproject.toml", "test_short_memory.py"]
+    assert [name for name, _ in files] == ["short_memory.py", "last_again.py", "pyproject.toml", "test_short_memory.py"]
     for folder in (source, here):
         folder.mkdir()
     for name, text in files:
