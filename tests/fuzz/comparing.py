@@ -5,7 +5,7 @@ import itertools
 import math
 
 from remat.plugin import registry
-from tests.fuzz.cases import named_budget
+from tests.fuzz.cases import AUTO_SECONDS, is_large, named_budget
 from tests.fuzz.classes import class_findings
 from tests.fuzz.judging import answer
 from tests.fuzz.truth import truths
@@ -30,6 +30,7 @@ def compare(case, answers):
             yield Finding(rule, claim.given.solve.algorithm, f"{message}; {_shown(schedule.given)}", shown)
     yield from _portfolio(case, answers)
     yield from _with_more_memory(claims)
+    yield from _less_than_proved(case, answers)
     yield from class_findings(case, answers)
     yield from truths(case, answers)
 
@@ -110,6 +111,25 @@ def ask_minimum(case, given):
                 continue  # minimal within a class of many schedules, which is named
             message = f"{least.size} in {memory.name} is named as minimal, and {less} does: {found.result.makespan}"
             yield Finding("minimum-not-minimal", given.solve.algorithm, message, (given.solve,))
+
+
+def _less_than_proved(case, answers):
+    """Yield a finding if `auto` finds a schedule one byte below the largest minimum that is proved for a memory."""
+    largest = {}
+    for given in answers:
+        least = None if given.result is None or given.found or given.limited else given.result.least_budget
+        if least is not None and least.scope == ALL:
+            place = (least.memory, repr(given.solve.budget))
+            largest[place] = max(largest.get(place, given), given, key=lambda one: one.result.least_budget.size)
+    for given in () if is_large(case.document) else largest.values():
+        least, memory = given.result.least_budget, given.result.machine.memories[given.result.least_budget.memory]
+        if least.size - 1 <= (memory.capacity or 0):
+            continue
+        solve = dataclasses.replace(given.solve, algorithm="auto", options={}, time_limit=AUTO_SECONDS)
+        found = _at(dataclasses.replace(given, solve=solve), case, memory.name, least.size - 1)
+        if found.found:
+            message = f"no less than {least.size} in {memory.name}, and auto finds {found.result.makespan!r} with less"
+            yield Finding("minimum-beaten", given.solve.algorithm, message, (given.solve, found.solve))
 
 
 def _classes_of_one():

@@ -128,15 +128,19 @@ def _full_disk(problem: Problem, tree: InTree, store: Store, plan: EvictionPlan)
     assert store.disk_capacity is not None
     assert store.capacity is not None
     machine, units = problem.machine, problem.units
-    least = LeastBudget(plan.disk_peak, plan.disk_task, sufficient=True, memory=store.disk)
+    name, need = machine.memories[store.disk].name, format_size(plan.disk_peak, units)
     peak, _ = tree.peak_of(least_peak_traversal(problem))
     others = [memory.capacity for memory in machine.memories[1:]]
     room = sum(size for size in others if size is not None)
     if None not in others and peak > store.capacity + room:
         total = format_size(peak + store.static, units)
         note = f"every schedule holds {total} at some time, more than all memories together"
-        return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
-    need, have = format_size(plan.disk_peak, units), format_size(store.disk_capacity, units)
-    name = machine.memories[store.disk].name
+        notes = note, f"this plan needs {need} of {name}"
+        bound = peak - store.capacity - room + store.disk_capacity
+        enough = plan.disk_peak <= bound
+        proved = LeastBudget(bound, plan.disk_task if enough else None, sufficient=enough, memory=store.disk)
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=proved, notes=notes)
+    least = LeastBudget(plan.disk_peak, plan.disk_task, sufficient=True, memory=store.disk)
+    have = format_size(store.disk_capacity, units)
     note = f"this plan takes {need} of {name}, which holds {have}; another traversal or rule may take less"
     return Proposal(least=least, notes=(note,))

@@ -1,11 +1,13 @@
 """Test schedules with evictions: steps, transfer times, refusals, and answers without enough memory."""
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.plugin.proposal import LeastBudget
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.testing import AlgorithmSuite, strategies
 from tests.algorithms.tree.out_of_core import oracle
 
@@ -232,3 +234,49 @@ class _WithDisk(AlgorithmSuite):
 for _name in oracle.ALGORITHMS:
     _class = type("Test" + _name.title().replace("-", ""), (_WithDisk,), {"algorithm": _name, "__module__": __name__})
     globals()[_class.__name__] = _class
+
+
+WITH_A_DISK = ("postorder-min-io", "min-io-lsnf", "min-io-first-fit", "min-io-best-fit", "min-io-best-k")
+
+
+def smallest_disks(document, memory):
+    """Return the smallest disk with which each algorithm finds a schedule, and the minima proved with smaller disks."""
+    found, proved = {}, []
+    for algorithm in WITH_A_DISK:
+        for disk in range(sum(document["output_size"]) + 1):
+            result = remat.solve(document | {"machine": with_disk(memory, disk)}, algorithm=algorithm)
+            if result.makespan is not None:
+                found[algorithm] = disk
+                break
+            least = result.least_budget
+            if least.scope == ALL_SCHEDULES and result.machine.memories[least.memory].name == "disk":
+                proved.append((least.size, least.sufficient))
+    return found, proved
+
+
+def with_disk(memory, disk):
+    return {
+        "memories": [{"name": "memory", "capacity": memory}, {"name": "disk", "capacity": disk}],
+        "links": [{"source": "memory", "target": "disk"}, {"source": "disk", "target": "memory"}],
+    }
+
+
+def test_no_algorithm_needs_less_than_a_proved_minimum_of_the_disk():
+    chance = random.Random("small disks")
+    looked = 0
+    for _ in range(40):
+        count = chance.randint(5, 9)
+        parent = [-1] + [chance.randrange(node) for node in range(1, count)]
+        size = [chance.randint(1, 8) for _ in range(count)]
+        need = max(size[k] + sum(size[j] for j in range(count) if parent[j] == k) for k in range(count))
+        document = {
+            "schema": "remat.instance/1",
+            "kind": "tree",
+            "units": {"time": "unit", "memory": "unit"},
+            "parent": parent,
+            "output_size": size,
+        }
+        found, proved = smallest_disks(document, need)
+        assert all(size <= min(found.values()) for size, _ in proved), (document, found, proved)
+        looked += len(proved)
+    assert looked > 3
