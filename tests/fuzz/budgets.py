@@ -26,7 +26,9 @@ def draw_budget(draw, drawn):
     listed = [level["name"] for level in drawn.get("storage", ())]
     others = listed[1:] if listed else [name for name in memories_of(drawn) if name != working]
     if others and draw.chance(4):
-        return {working or listed[0]: own, draw.pick(others): draw.whole(0, 6) * _scale(drawn)}
+        # Half of these budgets are tight in both memories: what does not fit in one barely fits in the other.
+        near = least + draw.whole(0, 2) * _scale(drawn)
+        return {working or listed[0]: draw.pick([own, near]), draw.pick(others): draw.whole(0, 6) * _scale(drawn)}
     return {working: own} if working and draw.chance(2) else own
 
 
