@@ -74,7 +74,9 @@ class Plan:
 def _said(option: Any) -> str:
     if not option.names:
         return "recomputes all"
-    return f"{'offloads' if option.hosted else 'saves'} {len(option.names)} results, {format_size(option.saved)}"
+    count = len(option.names)
+    results = f"{count} result{'' if count == 1 else 's'}"
+    return f"{'offloads' if option.hosted else 'saves'} {results}, {format_size(option.saved)}"
 
 
 class Checkpointed:

@@ -39,7 +39,7 @@ class Choices:
     reserve : int, str or None
         Bytes that plans leave free: by default 1 GiB on a device, 0 on the CPU.
     accumulate : bool
-        Count gradients of earlier backward passes, besides those that this step makes. Choose it if gradients exist
+        Count gradients of earlier backward passes, in addition to those of this step. Choose it if gradients exist
         when a step begins: for several backward passes before ``optimizer.step()``, or with
         ``zero_grad(set_to_none=False)``. Only the plan changes; PyTorch adds up gradients in either case.
     plan : path, optional

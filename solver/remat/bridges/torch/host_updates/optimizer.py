@@ -37,7 +37,7 @@ def host_optimizer(
     Parameters
     ----------
     module : torch.nn.Module
-        Each gradient leaves for the host when the backward has made it. If the module was compiled with
+        Each gradient is copied to the host when the backward has made it. If the module was compiled with
         ``optimizer_memory="host"``, its plan says when.
     optimizer : type
         A class of `torch.optim`, or another one that updates each parameter on its own.
