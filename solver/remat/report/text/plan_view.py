@@ -18,7 +18,7 @@ from remat.report.views.kinds import Kind
 from remat.schedule.orders import Stage
 from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
-from remat.solving.decisions.words import ranges
+from remat.solving.decisions.phrases import ranges
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
