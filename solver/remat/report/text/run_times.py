@@ -87,6 +87,9 @@ def recompute_lines(report: Report, units: Units) -> Iterator[tuple[str, str]]:
     The share refers to runs on these processors alone: other processors, which update parameters, do not count.
     """
     found = repeated(report)
+    if found.recompute_time < 0:
+        yield "recompute time", "unknown, because tasks are missing"
+        return
     yield "recompute time", format_time(found.recompute_time, units) + _share_of_runs(report, found.recompute_time)
     if found.exchanges:
         assert report.subject is not None

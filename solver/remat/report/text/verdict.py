@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
-from remat.report.text.readable_names import shown_step
+from remat.report.text.readable_names import shown_step, sizes_as_limits
 from remat.report.text.run_times import recompute_lines
 from remat.report.text.summary import peaks, table, times, transfer_waits, waited_text
 from remat.units import Units, format_size
@@ -19,7 +20,9 @@ MOST_SHOWN = 20
 
 def verdict(report: Report, *, others: str = "report.violations has them") -> str:
     """Return a report as aligned text; `others` says where the violations are that the text leaves out."""
-    return table(verdict_lines(report, others=others))
+    subject = report.subject
+    with nullcontext() if subject is None else sizes_as_limits(subject.machine):
+        return table(verdict_lines(report, others=others))
 
 
 def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
