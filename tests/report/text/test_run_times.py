@@ -12,7 +12,7 @@ import pytest
 import remat
 from remat.plugin.proposal import Termination
 from remat.report.page.build import page
-from remat.report.text.summary import lines_of
+from remat.report.text.summary import figures, lines_of
 from remat.report.text.verdict import verdict
 from remat.solving.result import Result
 from tests.algorithms.offload.trained import chain, stage
@@ -75,6 +75,7 @@ def test_exchanges_overlap_in_the_reference_of_an_overhead(sharded: Result) -> N
     assert sharded.makespan is not None
     assert sharded.makespan >= sharded.reference_time
     assert sharded.overhead == pytest.approx(sharded.makespan / max(computing, exchanging) - 1)
+    assert figures(sharded)["reference_time"] == sharded.reference_time
     assert "speed-up" not in lines(sharded)
     (text,) = lines(sharded)["overhead"]
     assert text.startswith("+")
@@ -151,6 +152,7 @@ def test_what_is_not_used_is_left_out(sharded: Result) -> None:
     assert [text.split(":")[0] for text in found["peak memory"]] == ["device"]
     assert [text.split(":")[0] for text in found["transferred"]] == ["device->device"]
     assert [text.split(":")[0] for text in found["idle time"]] == ["gpu", "network"]
+    assert re.search(r"· idle gpu [0-9.]+ % ·", page(sharded))
     shown = verdict(sharded.report)
     assert not re.search(r"host|cpu|d2h|h2d", shown)
 
@@ -163,6 +165,7 @@ def test_a_link_that_is_busy_nearly_all_the_time_is_named() -> None:
     assert lines(slow)["limited by"] == [
         f"network, which is busy for {busy:g} of {whole:g} ({100 * busy / whole:.3g} %)"
     ]
+    assert "limited by network, which is busy for " in page(slow)
     quick = remat.solve(of_ranks(stage(forward=90, backward=90)), algorithm="weight-offload")
     assert "limited by" not in lines(quick)
 

@@ -16,7 +16,7 @@ from remat.messages import printable
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
-from remat.report.text.run_times import overhead_line, recompute_lines
+from remat.report.text.run_times import limiting_lines, overhead_line, rank_lines, recompute_lines
 from remat.report.text.summary import summary
 from remat.report.views.composition import Extra, labels_of
 from remat.report.views.kinds import STACKED, Kind
@@ -167,6 +167,8 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
     if result.overhead is not None and result.orders is None:
         yield " ".join(overhead_line(result, report))
     yield str(result.status)
+    yield from (" ".join(line) for line in rank_lines(result.instance))
+    yield from (" ".join(line) for line in limiting_lines(result, report))
     if result.lower_bound:
         gap = f", gap {format_percent(result.gap, 2)}" if result.gap else ""
         yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
@@ -224,12 +226,13 @@ def _of_devices(result: Result) -> list[str]:
 
 
 def _unused_time(result: Result) -> Iterator[str]:
-    """Yield the share of the makespan in which processors do nothing, if there is any."""
+    """Yield the share of the makespan in which the processors that run tasks are idle, if there is any."""
     report = result.report
     assert report is not None
     share = {
         processor.name: float(report.idle.get(processor.name, 0)) / (float(report.makespan) or 1.0)
         for processor in result.machine.processors
+        if report.busy.get(processor.name)
     }
     if not any(share.values()):
         return

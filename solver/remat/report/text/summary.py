@@ -115,6 +115,7 @@ def figures(result: Result) -> dict[str, Any]:
         document |= {
             "decisions": decision_documents(result),
             "overhead": result.overhead,
+            "reference_time": result.reference_time,
             "gap": result.gap,
             "steps": len(result.steps),
             "peak_step": {name: result.peak_step(name) for name in report.peaks},
