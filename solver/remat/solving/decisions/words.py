@@ -60,8 +60,7 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
     variants = [group for group in groups if group.decision == CHOSEN]
     yield from _stages(result, all_of_them)
     yield from (sentence(group, result, all_of_them=all_of_them) for group in variants)
-    placed = [place(result, None if all_of_them else MOST_RANGES) for place in (home_words, update_words)]
-    listed = [text for texts in placed for text in texts]
+    listed = _training(result, None if all_of_them else MOST_RANGES)
     yield from listed
     if not acting:
         yield from (NOTHING, *_complete(listed))
@@ -77,6 +76,17 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
     yield from kept
     if any(group.unit == "stages" for group in groups):
         yield from _complete([*listed, *told, *kept])
+
+
+def main_decision(result: Result) -> str:
+    """Return the first sentence on recomputation, offloading or what is kept; empty without a schedule."""
+    training = _training(result, MOST_RANGES)
+    return next((text for text in decision_words(result) if text not in training), "")
+
+
+def _training(result: Result, most: int | None) -> list[str]:
+    """Return the sentences on parameters and optimizer states of a chain."""
+    return [*home_words(result, most), *update_words(result, most)]
 
 
 def _complete(told: Iterable[str]) -> Iterator[str]:
