@@ -67,6 +67,17 @@ def test_repeated_gathers_are_no_recomputation(sharded: Result) -> None:
     assert f"repeated gathers {repeated:g}, {again} of them" in page(sharded)
 
 
+@pytest.mark.parametrize("change", [{"run": "nothing"}, {"on": ["nobody"]}])
+def test_schedules_that_break_rules_have_a_verdict(change: dict[str, Any]) -> None:
+    document = of_ranks(stage(), stage(), stage())
+    schedule = remat.solve(document, algorithm="weight-offload", budget=70).to_dict()
+    (step, *_) = (step for step in reversed(schedule["steps"]) if "run" in step)
+    step |= change
+    report = remat.verify(document, schedule)
+    assert not report.ok
+    assert "recompute time" in verdict(report)
+
+
 def test_exchanges_overlap_in_the_reference_of_an_overhead(sharded: Result) -> None:
     """Without recomputation, the ranks exchange gradients and parameters while they compute."""
     every = dict(runs(sharded, "P|A"))
@@ -93,7 +104,7 @@ def test_exchanges_that_take_longer_than_the_computation_are_named() -> None:
 
 def test_figures_of_ranks_are_those_of_one(sharded: Result) -> None:
     found = lines(sharded)
-    assert found["ranks"] == ["2, which share the batch; times and bytes are those of one rank"]
+    assert found["ranks"] == ["2, each with its own part of the batch; times and bytes are those of one rank"]
     assert all(" per rank, set by" in text for text in found["peak memory"])
     alone = lines(remat.solve(chain(stage()), algorithm="weight-offload"))
     assert "ranks" not in alone

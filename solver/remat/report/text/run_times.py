@@ -50,7 +50,7 @@ class Repeated(NamedTuple):
 def rank_lines(instance: Instance | None) -> Iterator[tuple[str, str]]:
     """Say that figures are those of one rank if several equal ranks train; pipelines list their devices instead."""
     if (ranks := rank_count(instance)) > 1:
-        yield "ranks", f"{ranks:,}, which share the batch; times and bytes are those of one rank"
+        yield "ranks", f"{ranks:,}, each with its own part of the batch; times and bytes are those of one rank"
 
 
 def rank_count(instance: Instance | None) -> int:
@@ -59,9 +59,12 @@ def rank_count(instance: Instance | None) -> int:
 
 
 def repeated(report: Report) -> Repeated:
-    """Divide the recompute time of a report into that of processors and that of exchanges between ranks."""
+    """Divide the recompute time of a report into that of processors and that of exchanges between ranks.
+
+    The steps of a schedule that breaks rules may name no task: its time is not divided.
+    """
     subject = report.subject
-    if subject is None or not subject.graph.parts:
+    if subject is None or not subject.graph.parts or not report.ok:
         return Repeated(report.recompute_time, 0, 0)
     graph, steps = subject.graph, subject.steps
     runs = steps.item[steps.kind == StepKind.RUN]
@@ -103,7 +106,7 @@ def recompute_lines(report: Report, units: Units) -> Iterator[tuple[str, str]]:
 def _share_of_runs(report: Report, time: Number) -> str:
     """Return the share of the run time of the processors that recompute, and name them if there are others."""
     subject = report.subject
-    if subject is None or not report.run_time:
+    if subject is None or not report.run_time or not report.ok:
         return ""
     if len(subject.machine.processors) == 1 and not subject.graph.parts:
         return f", {percent(time / report.run_time, signed=False)} of the time of all runs"
