@@ -35,7 +35,23 @@ def test_an_invalid_schedule_is_said_to_be_one(run: Run, tiny: str, tmp_path: Pa
     two.write_text(json.dumps(document))
     shown = run("diff", one, two, "--of", tiny)
     assert shown.code == 6
-    assert "violations" in shown.out
+    assert "violation" in shown.out
+    assert "1 violations" not in shown.out
+
+
+def test_a_schedule_without_some_tasks_has_no_negative_recompute_time(run: Run, tiny: str, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    assert run("solve", tiny, "-qo", one).code == 0
+    document = json.loads(one.read_text())
+    document["steps"] = document["steps"][:2]
+    two.write_text(json.dumps(document))
+    (row,) = (
+        line for line in run("diff", one, two, "--of", tiny).out.splitlines() if line.startswith("recompute time")
+    )
+    assert row.split()[2:] == ["0", "-"]
+    verdict = run("verify", tiny, two)
+    assert verdict.code == 6
+    assert "recompute time  unknown, because tasks are missing" in verdict.out
 
 
 def test_schedules_that_cannot_be_compared_are_refused(run: Run, tiny: str, tmp_path: Path) -> None:

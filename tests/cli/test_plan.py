@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -79,6 +80,17 @@ def test_the_table_is_printed_and_files_are_written(run: Run, save: Save, tmp_pa
     assert run("verify", files["two.json"], files["plan.json"]).code == 0
     assert "<svg" in (tmp_path / "plan.svg").read_text()
     assert [device["count"] for device in json.loads((tmp_path / "two.json").read_text())["cluster"]["devices"]] == [2]
+
+
+def test_a_plan_without_a_proof_says_how_the_search_ended(run: Run, tmp_path: Any) -> None:
+    step = remat.pipeline(
+        forward_time=[2] * 4, backward_time=4, output_size=1, saved_size=4, devices=2, memory=18, micro_batches=3
+    )
+    step.save(tmp_path / "step.json")
+    shown = run("plan", tmp_path / "step.json", "-O", "moves=50")
+    assert shown.code == 0
+    assert re.search(r"^status +feasible$", shown.out, re.MULTILINE)
+    assert re.search(r"^stopped +pipe-plan has ended, without a proof; its options moves and", shown.out, re.MULTILINE)
 
 
 def test_json_has_the_stages_and_their_sums(run: Run, save: Save) -> None:

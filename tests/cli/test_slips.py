@@ -11,7 +11,7 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.report.text.summary import _percent
+from remat.report.text.run_times import percent
 from remat.solving import portfolio
 from remat.solving.verifying import examine
 from remat.units import format_percent
@@ -263,4 +263,4 @@ def test_what_rounds_to_nothing_has_no_sign() -> None:
         "-0.1 %",
         "16.6 %",
     ]
-    assert _percent(-1e-12) == "0 %"
+    assert percent(-1e-12) == "0 %"

@@ -219,3 +219,9 @@ def test_csv_of_a_pipeline(run: Run, tiny: str, save: Save) -> None:
     run("verify", instance, missing).assert_refused("bad.csv: row 2, cell 5: '1X1' is not an action")
     run("verify", tiny, save(rows[0], "one.csv")).assert_refused("CSV schedules are for pipelines")
     run("verify", instance, "none.csv").assert_refused("cannot read schedule 'none.csv'")
+
+
+def test_a_picture_is_drawn_by_another_command(run: Run, tiny: str) -> None:
+    run("verify", tiny, "plan.json", "--plot", "plan.svg").assert_refused(
+        "No such option '--plot'", "remat show SCHEDULE --plot FILE draws a schedule"
+    )

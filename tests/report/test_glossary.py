@@ -61,7 +61,7 @@ def test_labels_of_pipelines_are_explained(name):
     assert find_term(name)
 
 
-SOURCES = ("summary", "plan_view", "verdict", "facts", "shortfall_lines", "schedule_view")
+SOURCES = ("summary", "plan_view", "verdict", "facts", "shortfall_lines", "schedule_view", "run_times")
 LABEL = re.compile(r'(?:yield \(?\s*|_labelled\()"([a-z][a-z -]*)"(?:,| if)')
 
 
@@ -69,6 +69,7 @@ def test_every_label_of_a_summary_is_explained():
     """The labels are read from the source, so that no answer needs to be found for each of them."""
     folder = Path(summary_module.__file__).parent
     labels = {label for name in SOURCES for label in LABEL.findall((folder / f"{name}.py").read_text())}
+    assert {"limited by", "recompute time", "repeated gathers", "ranks"} <= labels
     assert {"load", "stopped", "other bounds", "verdict", "memory bound", "peak memory", "to be placed"} <= labels
     assert [label for label in sorted(labels - {"see also"}) if find_term(label) is None] == []
 

@@ -41,6 +41,17 @@ def test_a_result_in_a_few_lines():
     assert len(repr(nothing).split("\n")) <= 5
 
 
+@pytest.mark.parametrize(("budget", "shown", "other"), [("25MB", " MB)", "MiB)"), ("24MiB", " MiB)", " MB)")])
+def test_sizes_have_the_unit_of_the_budget_as_on_the_command_line(budget, shown, other):
+    stage = {"forward_time": "1ms", "backward_time": "2ms", "output_size": "3MB", "saved_size": "4MB", "repeat": 4}
+    chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": "1MB", "stages": [stage]}
+    result = remat.solve(chain, algorithm="rotor", budget=budget)
+    for text in (result.summary(), result._repr_html_()):
+        told = [line for line in text.splitlines() if line.strip().startswith("keep the activations")]
+        assert told
+        assert all(line.endswith(shown) and other not in line for line in told)
+
+
 @pytest.mark.parametrize(
     "made",
     [

@@ -12,6 +12,7 @@ import pytest
 import remat
 from remat.errors import OptionError, RematError
 from remat.report.trace import MICROSECONDS, write_trace
+from tests.algorithms.offload.trained import chain, stage
 from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
 from tests.report.trace_format import problems
 
@@ -272,3 +273,16 @@ def test_the_format_is_checked(spoil, complaint, tmp_path):
         first.setdefault(event["ph"], event)
     spoil(first)
     assert re.search(complaint, "\n".join(problems(trace)))
+
+
+def test_exchanges_between_ranks_are_on_the_track_of_their_link(tmp_path):
+    network = {"source": "device", "target": "device", "bandwidth": 2, "channel": "network"}
+    document = chain(stage(), stage()) | {"schema": "remat.instance/3", "optimizer_memory": "device"}
+    document["machine"] = document["machine"] | {"links": [*document["machine"]["links"], network]}
+    result = remat.solve(document | {"sharding": {"data": 2, "zero": 3}}, algorithm="weight-offload")
+    trace = traced(result, tmp_path / "trace.json")
+    named = tracks(trace)
+    exchanges = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["name"][:1] in ("P", "A")]
+    assert {event["cat"] for event in exchanges} == {"exchange"}
+    assert {named[event["tid"]] for event in exchanges} == {"channel network"}
+    assert sum(event["dur"] for event in exchanges) == pytest.approx(result.report.busy["network"])

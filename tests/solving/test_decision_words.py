@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import remat
 from remat.solving.decisions.groups import groups_of
-from remat.solving.decisions.words import NOTHING, decision_words, module_words, ranges
+from remat.solving.decisions.phrases import ranges
+from remat.solving.decisions.words import NOTHING, decision_words, module_words
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 from remat.testing import strategies
@@ -115,12 +116,12 @@ def check_stages(result: Result) -> None:
         line = re.sub("the input and the outputs of stages? ", "the outputs of stages 0, ", line)
         line = re.sub(r"^offload the input to", "offload the outputs of stage 0 to", line)
         if m := re.match(
-            r"(?:hold|offload|fetch|store) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to|from) (\S+)",
+            r"(?:keep|offload|fetch|copy) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to|from) (\S+)",
             line,
         ):
             if m[1] in ROLES:
                 waits[m[3]] |= {f"{ROLES[m[1]]}{k}" for k in numbers(m[2])}
-        elif m := re.match(r"(?:hold|checkpoint) ([0-9,]+) states? in (\w+).*: ([x0-9, \-and]+)$", line):
+        elif m := re.match(r"(?:keep|checkpoint) ([0-9,]+) states? in (\w+).*: ([x0-9, \-and]+)$", line):
             assert not re.search(r"(?<![x0-9])[0-9]", m[3])  # states have names, as steps have numbers from 1
             named = numbers(m[3].replace("x", ""))
             waits[m[2]] |= {f"x{k}" for k in named}

@@ -17,7 +17,7 @@ from tests.oracles import deciding
 from tests.solving.test_decision_words import check_decisions, numbers, told
 
 LINE = re.compile(
-    r"(?:(?P<again>recompute)|(?:hold|offload|fetch|store)) (?P<count>[0-9,]+) values?"
+    r"(?:(?P<again>recompute)|(?:keep|offload|fetch|copy)) (?P<count>[0-9,]+) values?"
     r"(?: (?:in|to|from) (?P<memory>\w+))?(?:, at most size [0-9,]+ at a time)? \((?P<figures>[^)]*)\): (?P<names>.*)"
 )
 
@@ -210,7 +210,7 @@ def test_parameters_and_states_at_the_host(share: int) -> None:
         line = re.sub("the input and the outputs of stages? ", "the outputs of stages 0, ", line)
         line = re.sub(r"the input to", "the outputs of stage 0 to", line)
         if m := re.match(
-            r"(?:hold|offload|fetch|store) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to|from) (\S+)",
+            r"(?:keep|offload|fetch|copy) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to|from) (\S+)",
             line,
         ):
             named[m[3]] |= {f"{letters[m[1]]}{number}" for number in numbers(m[2])}

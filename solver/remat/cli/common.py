@@ -271,10 +271,9 @@ def _shipped(source: str) -> str | None:
 @contextmanager
 def sizes_as_limits(machine: Machine) -> Iterator[None]:
     """Show sizes in the kind of unit, decimal or binary, in which the first limit of a machine's memories is round."""
-    from remat.units import size_as_typed, sizes_shown_as
+    from remat.report.text.readable_names import sizes_as_limits as as_limits
 
-    limits = [memory.capacity for memory in machine.memories if memory.capacity is not None]
-    with sizes_shown_as(map(size_as_typed, limits)):
+    with as_limits(machine):
         yield
 
 

@@ -227,12 +227,17 @@ FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budge
 """Arguments of the library whose options on the command line have other names."""
 
 
+ELSEWHERE = dict.fromkeys(("--plot", "--view"), "remat show SCHEDULE --plot FILE draws a schedule")
+"""Hints for options that only other commands have."""
+
+
 def _with_what_is_near(error: click.UsageError) -> str:
     """Return an error's message, with only the closest option as suggestion."""
     if not isinstance(error, click.NoSuchOption):
         return error.format_message()
     near = nearest(error.option_name, error.possibilities or ())
-    return error.message.rstrip(".") + (f"; did you mean {near}?" if near else "")
+    hint = f"did you mean {near}?" if near else ELSEWHERE.get(error.option_name, "")
+    return error.message.rstrip(".") + (f"; {hint}" if hint else "")
 
 
 def _with_flag(error: OptionError) -> str:

@@ -232,6 +232,20 @@ def no_recompute_time(graph: TaskGraph, needed: NeededTasks | None = None) -> Nu
     return _total(graph, needed.once)
 
 
+def exchange_time(graph: TaskGraph, needed: NeededTasks | None = None) -> Number:
+    """Return the total time of the needed exchanges between ranks, each run once; 0 without any.
+
+    These are the collectives between one memory and its peers: they share one link, and occupy no processor. The time
+    of collectives between several memories of the machine is not included, since they may overlap each other.
+    """
+    exchanges = graph.parts.keys() - graph.busy
+    if not exchanges or len({part.memory for task in exchanges for part in graph.parts[task]}) != 1:
+        return 0
+    mask = np.zeros(len(graph.tasks), dtype=bool)
+    mask[list(exchanges)] = True
+    return _total(graph, mask & (needed or needed_tasks(graph)).once)
+
+
 def _total(graph: TaskGraph, mask: BoolArray) -> Number:
     times = graph.time[mask]
     if graph.exact_times:

@@ -10,6 +10,7 @@ from remat.errors import OptionError
 from remat.graph.bounds import (
     MemoryBound,
     NeededTasks,
+    exchange_time,
     makespan_bound,
     memory_bounds,
     needed_tasks,
@@ -168,8 +169,16 @@ class Problem:
 
     @property
     def reference_time(self) -> Number:
-        """Reference of overheads: each needed task once, or the mandatory transfers if these take longer."""
-        return max(self.no_recompute_time, self.transfer_bound)
+        """Reference of overheads: each needed task once, or the mandatory transfers if these take longer.
+
+        Exchanges between ranks overlap with computation: the longer of the two counts.
+        """
+        return max(self.no_recompute_time - self.exchange_time, self.exchange_time, self.transfer_bound)
+
+    @cached_property
+    def exchange_time(self) -> Number:
+        """Total time of the needed exchanges between ranks, each once; 0 without any."""
+        return exchange_time(self.graph, self.needed)
 
     @property
     def in_parts(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import singledispatch
 from html import escape
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +18,7 @@ from remat.report.plot.style import PAGE, figure_of, save_figure, svg_of
 from remat.report.text import curve_tables, summary
 from remat.report.text.actions import actions
 from remat.report.text.facts import facts_table
-from remat.report.text.readable_names import shown_name
+from remat.report.text.readable_names import shown_name, sizes_as_limits
 from remat.schedule.document import Copy, Run
 from remat.solving.facts import show
 from remat.solving.questions.curves import Sweep
@@ -50,7 +50,8 @@ def lines(what: object) -> list[str]:
 
 @lines.register
 def _(what: Result) -> list[str]:
-    rows = dict(row for row in summary.lines_of(what) if row[0])
+    with sizes_as_limits(what.machine):
+        rows = dict(row for row in summary.lines_of(what) if row[0])
     found = [f"{rows['instance']} by {rows['algorithm']}: {rows['status']}"]
     return found + [f"  {label:<13}{rows[label]}" for label in LINES if label in rows][:4]
 
@@ -80,7 +81,8 @@ def text(what: object) -> str:
 
 @text.register
 def _(what: Result) -> str:
-    return summary.summary(what)
+    with sizes_as_limits(what.machine):
+        return summary.summary(what)
 
 
 @text.register
@@ -90,7 +92,9 @@ def _(what: Sweep) -> str:
 
 @text.register
 def _(what: BaseInstance) -> str:
-    return facts_table(show(cast("Instance", what)))
+    facts = show(cast("Instance", what))
+    with sizes_as_limits(facts.machine):
+        return facts_table(facts)
 
 
 MOST_LETTERS = 2_000_000
@@ -105,7 +109,7 @@ def html(what: Any) -> str:
     if isinstance(what, BaseInstance):
         return cell(text(what) if is_small(what) else "\n".join(lines(what)))
     shown = ""
-    with suppress(OptionError):
+    with suppress(OptionError), _sizes_of(what):
         document = page(what) if isinstance(what, Result) else curves_page(what)
         shown = framed(document) if len(document) <= MOST_LETTERS else _still(what)
     return cell("\n".join(lines(what)), shown, text(what))
@@ -138,18 +142,25 @@ def is_small(instance: BaseInstance) -> bool:
 
 def figure(what: Any, **options: Any) -> Figure:
     """Return the picture as a matplotlib figure."""
-    return figure_of(_picture(what, **options))
+    with _sizes_of(what):
+        return figure_of(_picture(what, **options))
 
 
 def save(what: Any, path: str | os.PathLike[str], **options: Any) -> None:
     """Write the picture, or the interactive page of a schedule."""
-    if isinstance(what, Result):
-        alone = os.path.splitext(os.fspath(path))[1].lower() == PAGE and not options
-        schedule.plot(what, path, view="time" if alone else _view(what, **options))
-    elif isinstance(what, Sweep) and not options:
-        pareto.plot_sweep(what, path)
-    else:
-        save_figure(path, _picture(what, **options))
+    with _sizes_of(what):
+        if isinstance(what, Result):
+            alone = os.path.splitext(os.fspath(path))[1].lower() == PAGE and not options
+            schedule.plot(what, path, view="time" if alone else _view(what, **options))
+        elif isinstance(what, Sweep) and not options:
+            pareto.plot_sweep(what, path)
+        else:
+            save_figure(path, _picture(what, **options))
+
+
+def _sizes_of(what: Any) -> AbstractContextManager[None]:
+    """Show the sizes of a result in the kind of unit of its limits, as the command line does."""
+    return sizes_as_limits(what.machine) if isinstance(what, Result) else nullcontext()
 
 
 def _picture(what: Any, view: str | None = None) -> Callable[[], Figure]:

@@ -26,6 +26,7 @@ class Role(enum.StrEnum):
     COPY = "copy"
     WEIGHTS = "weights"
     UPDATE = "update"
+    EXCHANGE = "exchange"
     TASK = "task"
     ELSEWHERE = "elsewhere"
     CHECKPOINT = "checkpoint"
@@ -54,6 +55,7 @@ LIGHT = MappingProxyType(
         Role.COPY: "#9AA3AD",
         Role.WEIGHTS: "#E8C547",
         Role.UPDATE: "#A88B66",
+        Role.EXCHANGE: "#84F0C0",
         Role.TASK: "#A9DDD8",
         Role.ELSEWHERE: "#E1E4E8",
         Role.CHECKPOINT: "#43389A",
@@ -82,6 +84,7 @@ DARK = MappingProxyType(
         Role.COPY: "#7C8691",
         Role.WEIGHTS: "#E3C655",
         Role.UPDATE: "#B99D77",
+        Role.EXCHANGE: "#B5F0E8",
         Role.TASK: "#3A5478",
         Role.ELSEWHERE: "#3A414A",
         Role.CHECKPOINT: "#5E57B7",
@@ -112,6 +115,7 @@ OF_PHASE = MappingProxyType(
         Phase.COPY: Role.COPY,
         Phase.WEIGHTS: Role.WEIGHTS,
         Phase.UPDATE: Role.UPDATE,
+        Phase.EXCHANGE: Role.EXCHANGE,
     }
 )
 OF_KIND = MappingProxyType(

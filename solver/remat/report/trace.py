@@ -17,6 +17,7 @@ from remat.report.views.phases import Phase, step_phases
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 from remat.verifier import Report
+from remat.verifier.collectives import resources_of
 
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3, "unit": 1}
 """Microseconds, the unit of the trace format, for each unit of time; one abstract unit is shown as 1 us."""
@@ -110,6 +111,8 @@ def _served(result: Result, report: Report, scale: float) -> Iterator[str]:
         item = items[index]
         if kinds[index] == StepKind.RUN:
             resources: Iterable[int] = (ons[index] if ons is not None else None) or (0,)
+            if item in graph.parts:
+                resources = resources_of(graph, machine, steps, index)
             freed = f', "drop": [{", ".join([values[value] for value in drops[index]])}]' if drops[index] else ""
             name, args = tasks[item], f'"step": {index}{freed}'
         else:

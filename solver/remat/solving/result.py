@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from remat.documents import write_text
-from remat.graph.bounds import MemoryBound
+from remat.graph.bounds import MemoryBound, exchange_time
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.digest import digest
@@ -360,10 +360,18 @@ class Result(Shown):
             return None
         return self.makespan / self.reference_time - 1
 
+    @cached_property
+    def exchange_time(self) -> Number:
+        """Part of `no_recompute_time`: the time of the needed exchanges between ranks, each once; 0 without any."""
+        return exchange_time(self.graph)
+
     @property
     def reference_time(self) -> Number:
-        """The reference of `overhead`: the no-recompute time, or `transfer_bound` if that is larger."""
-        return max(self.no_recompute_time, self.transfer_bound)
+        """The reference of `overhead`: the no-recompute time, or `transfer_bound` if that is larger.
+
+        Exchanges between ranks overlap with computation: of the two, the longer one counts.
+        """
+        return max(self.no_recompute_time - self.exchange_time, self.exchange_time, self.transfer_bound)
 
     @property
     def gap(self) -> float | None:

@@ -195,8 +195,9 @@ def test_a_time_limit_that_nobody_gave_is_named(
     assert kept.instance is not None
     result = remat.solve(kept.instance, **asked)
     assert result.default_limit == default
-    assert lines(replace(result, termination=Termination.TIME_LIMIT))["status"].endswith(f"({shown})")
-    command_line = summary(replace(result, termination=Termination.TIME_LIMIT), option="--budget ")
+    ended = replace(result, termination=Termination.TIME_LIMIT, solve_seconds=default or 0.0)
+    assert lines(ended)["status"].endswith(f"({shown})")
+    command_line = summary(ended, option="--budget ")
     assert f"({shown.replace('time_limit', '--time-limit')})" in command_line
 
 

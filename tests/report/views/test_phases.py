@@ -1,8 +1,12 @@
 """Test the phase of each step."""
 
 import numpy as np
+import pytest
 
+import remat
 from remat.report.views.phases import Phase, step_phases
+from remat.report.views.resources import occupied
+from tests.algorithms.offload.trained import chain, stage
 from tests.verifier.judges import Case
 
 
@@ -20,6 +24,25 @@ def dag(tasks, **more):
     values = {name for task in tasks for name in [*task.get("reads", []), *task["writes"]]}
     document = {"schema": "remat.instance/1", "kind": "dag", "tasks": [{"time": 1} | task for task in tasks]}
     return Case(document | {"values": [{"id": name, "size": 1} for name in sorted(values)]} | more)
+
+
+def test_exchanges_between_ranks_occupy_their_link_and_no_processor():
+    """Pictures and traces show the resources that the verifier finds busy."""
+    network = {"source": "device", "target": "device", "bandwidth": 2, "channel": "network"}
+    document = chain(stage(), stage()) | {"schema": "remat.instance/3", "optimizer_memory": "device"}
+    document["machine"] = document["machine"] | {"links": [*document["machine"]["links"], network]}
+    result = remat.solve(document | {"sharding": {"data": 2, "zero": 3}}, algorithm="weight-offload")
+    steps, resources = occupied(result.graph, result.machine, result.columns)
+    took = result.report.end - result.report.start
+    names = result.machine.resources
+    for index, name in enumerate(names):
+        assert took[steps[resources == index]].sum() == pytest.approx(result.report.busy[name])
+    found = step_phases(result.graph, result.columns, result.report.start)
+    labels = dict(zip(result.timeline()["name"], found.tolist(), strict=True))
+    assert {Phase(labels[name]) for name in labels if name[:1] in ("P", "A")} == {Phase.EXCHANGE}
+    again = [name for name, phase in zip(result.timeline()["name"], found, strict=True) if phase == Phase.RECOMPUTATION]
+    assert not [name for name in again if name.startswith("P")]
+    assert {names[k] for k in resources[found[steps] == Phase.EXCHANGE]} == {"network"}
 
 
 def test_phases_of_chains_follow_from_names():

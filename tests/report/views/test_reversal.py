@@ -60,6 +60,16 @@ def test_use_of_levels_is_what_the_verifier_measured():
         assert (use.count[:-1] * size).tolist() == measured.tolist()
 
 
+def test_room_that_other_values_take_is_not_that_of_states():
+    """The working memory of a loop holds one state and one gradient: it has no room for a second state."""
+    disk = [{"name": "disk", "slots": 2, "write_time": 1, "read_time": 1}]
+    result = remat.solve(remat.adjoint(9, forward_time=1, backward_time=1, storage=disk), algorithm="revolve")
+    working, stored = uses_of(result, ChainLayout.of(result.graph))
+    assert result.machine.memories[0].capacity == result.peak_memory["working"] == 2
+    assert (working.count.max(), working.most) == (1, 1)
+    assert (stored.count.max(), stored.most) == (2, 2)
+
+
 def test_no_level_hides_another():
     found, _ = lines(remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve"), most=600)
     kept = found.memory[found.memory >= 0]

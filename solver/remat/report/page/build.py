@@ -16,11 +16,13 @@ from remat.messages import printable
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
+from remat.report.text.run_times import limiting_lines, overhead_line, rank_lines, recompute_lines
 from remat.report.text.summary import summary
 from remat.report.views.composition import Extra, labels_of
 from remat.report.views.kinds import STACKED, Kind
 from remat.report.views.phases import Phase, phase_labels
 from remat.report.views.residents import fullest_memory
+from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import MOST_STEPS, decision_words
 from remat.solving.result import Result
 from remat.units import format_percent, format_size, format_sizes, format_time
@@ -163,16 +165,15 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
     if report.steady is not None:  # the quantity that the bound and the gap refer to
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
-        base = " without recomputation" if result.no_recompute_time == result.reference_time else " of transfers"
-        over = f" over the {format_time(result.reference_time, units)}{base}" if result.overhead > 0 else ""
-        yield f"overhead {format_percent(result.overhead)}{over}"
+        yield " ".join(overhead_line(result, report))
     yield str(result.status)
+    yield from (" ".join(line) for line in rank_lines(result.instance))
+    yield from (" ".join(line) for line in limiting_lines(result, report))
     if result.lower_bound:
         gap = f", gap {format_percent(result.gap, 2)}" if result.gap else ""
         yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
     if report.recompute_time:
-        part = f", {format_percent(float(report.recompute_time) / float(report.run_time))} of the time of all runs"
-        yield f"recompute time {format_time(report.recompute_time, units)}{part if report.run_time else ''}"
+        yield from (" ".join(line) for line in recompute_lines(report, units))
     if not any(_of_devices(result)):
         yield from _unused_time(result)
     name = fullest_memory(result)
@@ -191,7 +192,8 @@ MOST_DECISIONS = 6
 
 def _decided(result: Result) -> str:
     """Return what the schedule decides, in words."""
-    told = list(decision_words(result))
+    names = stage_names(result)
+    told = [*([f"stages: {names}"] if names else []), *decision_words(result)]
     left = len(told) - MOST_DECISIONS
     shown = told if left <= 1 else [*told[:MOST_DECISIONS], f"and {left} more, listed below"]
     shown += _of_devices(result)
@@ -224,12 +226,13 @@ def _of_devices(result: Result) -> list[str]:
 
 
 def _unused_time(result: Result) -> Iterator[str]:
-    """Yield the share of the makespan in which processors do nothing, if there is any."""
+    """Yield the share of the makespan in which the processors that run tasks are idle, if there is any."""
     report = result.report
     assert report is not None
     share = {
         processor.name: float(report.idle.get(processor.name, 0)) / (float(report.makespan) or 1.0)
         for processor in result.machine.processors
+        if report.busy.get(processor.name)
     }
     if not any(share.values()):
         return

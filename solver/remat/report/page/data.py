@@ -169,7 +169,7 @@ def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:
     report, machine = result.report, result.machine
     assert report is not None
     assert result.columns is not None
-    step, resource = occupied(machine, result.columns)
+    step, resource = occupied(result.graph, machine, result.columns)
     lasting = report.end[step] > report.start[step]
     step, resource = step[lasting], resource[lasting]
     order = np.lexsort((step, report.start[step], resource))

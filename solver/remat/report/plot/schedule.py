@@ -375,7 +375,7 @@ class _Picture:
         for label in axes.get_yticklabels():
             label.set_parse_math(False)
         axes.tick_params(axis="y", length=0)
-        step, resource = occupied(self.result.machine, self.steps)
+        step, resource = occupied(self.result.graph, self.result.machine, self.steps)
         if self.sliced:
             picture = np.concatenate([self._shares(step[resource == index]) for index in self.rows])
             axes.imshow(

@@ -18,7 +18,7 @@ from remat.messages import printable
 from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.residents import fullest_memory
-from remat.solving.decisions.words import decision_words
+from remat.solving.decisions.words import main_decision
 from remat.solving.result import Result
 from remat.units import Units, format_percent, format_size, format_time
 
@@ -253,11 +253,11 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
 
 
 def _decision(result: Result) -> str:
-    """Return the first decision in words; of a pipeline, how much is recomputed."""
+    """Return the main decision in words; of a pipeline, how much is recomputed."""
     report = result.report
     assert report is not None
     if result.orders is None:
-        return next(decision_words(result), "")
+        return main_decision(result)
     if not report.recompute_time:
         return "no recomputation"
     return f"recomputation {format_time(report.recompute_time, result.units)} on all devices"

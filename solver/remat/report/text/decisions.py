@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.messages import elided, printable
 from remat.report.text.comma_separated import to_csv
-from remat.solving.decisions.words import ranges
+from remat.solving.decisions.phrases import ranges
 from remat.units import Number, Units, format_size, format_time
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ HEADINGS = (
 STAGE_HEADINGS = (
     *("chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "start", "end"),
     *("recompute time", "recomputed at", "transfer time", "offloaded"),
+    *("parameters", "states", "updated on"),
 )
 LONGEST = 36
 
@@ -38,7 +39,8 @@ def stages_table(result: Result) -> str:
     """Return one line for each stage of a chain, or each stage and micro-batch of a pipeline, and a line of totals.
 
     Numbers are those in the names of tasks and operations: chains, stages of chains and layers count from 1, stages of
-    a pipeline and micro-batches from 0. Columns without an entry are left out.
+    a pipeline and micro-batches from 0. Columns without an entry are left out. Those for parameters and states name
+    the memories that hold them before the update, one after the other.
     """
     decisions = result.stage_decisions
     if result.columns is not None and not len(decisions):
@@ -75,6 +77,8 @@ def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
         _periods([("", run.start, run.end) for run in one.recomputations], result.units),
         format_time(one.transfer_time, result.units) if one.transfer_time else "",
         elided(printable(", ".join(one.offloaded)), LONGEST),
+        *(elided(printable(", ".join(memories)), LONGEST) for memories in (one.parameters, one.states)),
+        printable(one.updated_on),
     )
 
 

@@ -10,15 +10,23 @@ from itertools import groupby
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
+from remat.plugin.proposal import Status, Termination
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
-from remat.report.text.summary import arrangement, class_bounds, decision_lines, figures, least_budget_lines
+from remat.report.text.summary import (
+    arrangement,
+    class_bounds,
+    decision_lines,
+    ending,
+    figures,
+    least_budget_lines,
+)
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import Kind
 from remat.schedule.orders import Stage
 from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
-from remat.solving.decisions.words import ranges
+from remat.solving.decisions.phrases import ranges
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
@@ -28,6 +36,9 @@ HOST = "host"
 
 _LAYER = re.compile(r"[a-z]([0-9]+)\.")
 """A value of a layer, by its name."""
+
+LONGER = "its options moves and effort make it search longer"
+"""Remark on a planner that has ended without a proof."""
 
 MOST_BUSY = 8
 """Maximum number of processors, of links, and of lines on offloading."""
@@ -197,7 +208,9 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     """Yield the lines that describe a plan and its figures."""
     result, instance, units = planned.result, planned.instance, planned.result.units
     yield "instance", result.instance_name or "(unnamed)"
-    yield "status", str(result.status)
+    ended = result.termination is not Termination.COMPLETED
+    how = f" ({ending(result.termination, result.default_limit, option)})" if ended else ""
+    yield "status", f"{result.status}{how}"
     if result.report is None:
         yield from least_budget_lines(result)
         yield from shortfall_lines(result, option=option)
@@ -217,6 +230,11 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         yield "idle", f"{_percent(result.idle_share)} of the step, mean of all devices"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
     yield from class_bounds(result)
+    if result.status is Status.FEASIBLE and result.optimal_within is None and not ended:
+        yield (
+            "stopped",
+            f"{result.algorithm} has ended, without a proof; its options moves and effort make it search more",
+        )
     again = planned.recompute_time
     yield "recomputation", f"{format_time(again, units)} on all devices, {_percent(_share(planned))} of their run time"
     if len(planned.tried) > 1:

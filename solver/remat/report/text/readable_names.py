@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from remat.graph.machine import Machine
 from remat.graph.names import with_module
 from remat.graph.taskgraph import TaskGraph
 from remat.messages import printable
 from remat.schedule.steps import StepKind, Steps
+from remat.units import shown_base, size_as_typed, sizes_shown_as
 
 LONGEST_NAME = 48
 """Names longer than this are abbreviated in tables; the JSON documents have them in full."""
@@ -25,6 +29,20 @@ def short_name(name: str, most: int = 16, end: int = 4) -> str:
     """Shorten a name to fit a margin: its beginning and its last letters."""
     text = shown_name(name)
     return text if len(text) <= most else f"{text[: most - 3 - end]}...{text[-end:]}"
+
+
+@contextmanager
+def sizes_as_limits(machine: Machine) -> Iterator[None]:
+    """Show sizes in the kind of unit, decimal or binary, in which the first limit of a machine's memories is round.
+
+    A kind that is already chosen, as by a budget on the command line, remains.
+    """
+    limits = [memory.capacity for memory in machine.memories if memory.capacity is not None]
+    if shown_base() is not None:
+        yield
+        return
+    with sizes_shown_as(map(size_as_typed, limits)):
+        yield
 
 
 def shown_in_module(name: str, module: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.readable_names import shown_name, shown_task, shown_value
+from remat.report.text.run_times import repeated
 from remat.schedule.steps import StepKind
 from remat.solving.verifying import Examined
 from remat.units import Number, format_size, format_time
@@ -66,7 +67,15 @@ def _rows(one: Examined, other: Examined) -> Iterator[tuple[str, str, str, str]]
     yield "algorithm", _algorithm(one), _algorithm(other), ""
     yield "verdict", _verdict(one), _verdict(other), ""
     yield times("makespan", first.makespan, second.makespan)
-    yield times("recompute time", first.recompute_time, second.recompute_time)
+    again, other_again = repeated(first), repeated(second)
+    if min(again.recompute_time, other_again.recompute_time) < 0:  # tasks are missing
+        known = [own.recompute_time for own in (again, other_again)]
+        shown = [format_time(time, units) if time >= 0 else "-" for time in known]
+        yield "recompute time", shown[0], shown[1], ""
+    else:
+        yield times("recompute time", again.recompute_time, other_again.recompute_time)
+    if again.exchanges or other_again.exchanges:
+        yield times("repeated gathers", again.exchange_time, other_again.exchange_time)
     if first.energy is not None and second.energy is not None:
         yield "energy", f"{first.energy:,.6g}", f"{second.energy:,.6g}", _percent(first.energy, second.energy)
     for name in dict.fromkeys((*first.peak_memory, *second.peak_memory)):
@@ -82,7 +91,8 @@ def _algorithm(examined: Examined) -> str:
 
 
 def _verdict(examined: Examined) -> str:
-    return "ok" if examined.report.ok else f"{len(examined.report.violations)} violations"
+    count = len(examined.report.violations)
+    return "ok" if examined.report.ok else f"{count} violation{'s' if count > 1 else ''}"
 
 
 def _percent(before: Number, after: Number) -> str:

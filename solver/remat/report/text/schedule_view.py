@@ -10,6 +10,7 @@ import numpy as np
 from remat.graph.taskgraph import ACTIVATIONS
 from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
+from remat.report.text.run_times import rank_lines, recompute_lines
 from remat.report.text.summary import decision_lines, energy_lines, table
 from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.kinds import Kind, by_term
@@ -30,9 +31,11 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def schedule_view(examined: Examined) -> str:
-    """Return figures, the profile of each memory, and its largest residents at the peak."""
+    """Return figures, the profile of each memory in use, and its largest residents at the peak."""
     parts, kinds = [table(_figures(examined))], _kinds(examined)
-    parts += ["\n".join(_memory(examined, index, own)) for index, own in enumerate(kinds)]
+    peaks = [examined.report.peaks[memory.name].size for memory in examined.machine.memories]
+    shown = [index for index, size in enumerate(peaks) if size] or [0]
+    parts += ["\n".join(_memory(examined, index, kinds[index])) for index in shown]
     return "\n\n".join(parts)
 
 
@@ -102,10 +105,11 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
     if examined.document.get("algorithm"):
         yield "algorithm", shown_name(str(examined.document["algorithm"]))
     yield "verdict", "ok" if report.ok else examined.refusal
+    yield from rank_lines(examined.instance)
     if report.ok:
         yield from decision_lines(examined.as_result())
     yield "makespan", format_time(report.makespan, units)
-    yield "recompute time", format_time(report.recompute_time, units)
+    yield from recompute_lines(report, units)
     yield from energy_lines(report)
     yield "steps", f"{len(examined.steps):,}"
     for k, (name, row) in enumerate(_traffic(examined).items()):

@@ -14,9 +14,19 @@ from remat.plugin.registry import algorithms
 from remat.plugin.topological_order import in_listed_order
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
+from remat.report.text.run_times import (
+    limiting_lines,
+    overhead_line,
+    percent,
+    rank_count,
+    rank_lines,
+    recompute_lines,
+)
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.schedule.orders import Stage
 from remat.schedule.steps import StepKind
+from remat.solving.conclusion import OWN_SOURCES
+from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
@@ -34,6 +44,9 @@ WIDTH = 100
 
 MOST_DEVICES = 8
 """Up to this number, all links, and all devices of a pipeline, are listed."""
+
+MUCH_OF_LIMIT = 0.9
+"""A solve that takes less than this share of its time limit was not stopped by the whole limit."""
 
 MOST_STAGES = 16
 """Number of stages of a pipeline that are listed individually."""
@@ -102,6 +115,7 @@ def figures(result: Result) -> dict[str, Any]:
         document |= {
             "decisions": decision_documents(result),
             "overhead": result.overhead,
+            "reference_time": result.reference_time,
             "gap": result.gap,
             "steps": len(result.steps),
             "peak_step": {name: result.peak_step(name) for name in report.peaks},
@@ -137,6 +151,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     yield "instance", shown_name(result.instance_name) or "(unnamed)"
     yield "algorithm", _algorithm(result)
     yield "status", _status(result, option)
+    yield from rank_lines(result.instance)
     if result.answer is not None:
         yield from _answer(result.answer, result)
     if result.report is None:
@@ -150,6 +165,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     yield from class_bounds(result)
     yield from _stopped(result)
     if result.report is not None:
+        yield from limiting_lines(result, result.report)
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
         yield "steps", f"{len(result.report.start):,}"
     yield "solve time", format_time(result.solve_seconds)
@@ -178,7 +194,9 @@ def _stopped(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the decisions in words."""
+    """Yield the decisions in words, after the names of the stages that they number."""
+    if names := stage_names(result):
+        yield "stages", names
     yield from _labelled("decisions", decision_words(result, all_of_them=verbose))
 
 
@@ -196,18 +214,24 @@ def _status(result: Result, option: str) -> str:
     elif result.status is Status.UNKNOWN and result.scope:
         text += f", infeasible within {result.scope}"
     if result.termination is not Termination.COMPLETED:
-        text += f" ({ending(result.termination, result.default_limit, option)})"
+        seconds = result.solve_seconds if result.asked == PORTFOLIO and result.answer is None else None
+        text += f" ({ending(result.termination, result.default_limit, option, seconds=seconds)})"
     return text
 
 
-def ending(termination: Termination, default_limit: float | None, option: str = OPTION) -> str:
+def ending(
+    termination: Termination, default_limit: float | None, option: str = OPTION, *, seconds: float | None = None
+) -> str:
     """Return what ended a search; a default time limit is named, with the argument or flag that changes it.
 
-    `option` is the budget as the reader writes it; the time limit begins with the same dashes.
+    `option` is the budget as the reader writes it; the time limit begins with the same dashes. `seconds` is the wall
+    time of a portfolio: if it ended long before the limit, the limit stopped one of its algorithms, not the whole.
     """
     if termination is Termination.TIME_LIMIT and default_limit is not None:
         dashes = option.partition("budget")[0]
         name = f"{dashes}time-limit" if dashes else "time_limit"
+        if seconds is not None and seconds < MUCH_OF_LIMIT * default_limit:
+            return f"an algorithm used up its share of the default {default_limit:g} s: raise {name}"
         return f"default time limit, {default_limit:g} s: {name}"
     return str(termination)
 
@@ -244,21 +268,22 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     if report.steady is None and result.orders is not None:
         yield from _of_pipeline(result, report)
     elif result.overhead is not None:
-        yield _overhead(result, report)
-    share = _share(report.recompute_time, report.run_time)
-    of_runs = share and f", {share} of the time of all runs"
-    yield "recompute time", f"{format_time(report.recompute_time, units)}{of_runs}"
+        yield overhead_line(result, report)
+    yield from recompute_lines(report, units)
     yield from energy_lines(report)
-    for label, memory in _labelled("peak memory", result.machine.memories):
+    per_rank = " per rank" if rank_count(result.instance) > 1 else ""
+    used = [memory for memory in result.machine.memories if report.peaks[memory.name].size]
+    for label, memory in _labelled("peak memory", used or result.machine.memories[:1]):
         size = report.peaks[memory.name].size
         limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
+        limit += per_rank
         assert result.columns is not None
         step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
         cause = _cause(size, step)
         yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
     for label, (name, arena) in _labelled("arena", report.arenas.items()):
         size = report.peaks[name].size
-        above = f", {_percent(arena / size - 1)} above the peak" if arena > size > 0 else ""
+        above = f", {percent(arena / size - 1)} above the peak" if arena > size > 0 else ""
         yield label, f"{shown_name(name)}: {format_size(arena, units, both=True)}{above}"
 
 
@@ -268,20 +293,6 @@ def energy_lines(report: Report) -> Iterator[tuple[str, str]]:
         looked_at = "" if report.steady is None else ", of all that is checked step by step"
         exact = isinstance(report.energy, int) and report.energy < 10**12
         yield "energy", (f"{report.energy:,}" if exact else f"{report.energy:.6g}") + looked_at
-
-
-def _overhead(result: Result, report: Report) -> tuple[str, str]:
-    """Compare with a schedule without recomputation on one processor; with several processors, report any speed-up."""
-    assert result.overhead is not None
-    reference = format_time(result.no_recompute_time, result.units)
-    used = sum(1 for processor in result.machine.processors if report.busy.get(processor.name))
-    if used > 1 and result.overhead < 0 and report.makespan:
-        speed_up = float(result.no_recompute_time) / float(report.makespan)
-        return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one without recomputation"
-    if result.transfer_bound > result.no_recompute_time:
-        reference = format_time(result.transfer_bound, result.units)
-        return "overhead", f"{_percent(result.overhead)} over the {reference} that mandatory transfers take"
-    return "overhead", f"{_percent(result.overhead)} over the {reference} without recomputation"
 
 
 def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
@@ -295,7 +306,7 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     if result.orders is not None:
         yield "stages", arrangement(result.orders.stages)
     if result.idle_share is not None:
-        yield "idle", f"{_percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
+        yield "idle", f"{percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
     yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
 
 
@@ -368,7 +379,7 @@ def _joined(counts: Sequence[int]) -> str:
 
 
 def _bubbles(bubble: Mapping[str, float]) -> str:
-    waits = [f"{shown_name(name)} {_percent(share, signed=False)}" for name, share in bubble.items()]
+    waits = [f"{shown_name(name)} {percent(share, signed=False)}" for name, share in bubble.items()]
     if len(waits) > MOST_DEVICES:
         waits = [*waits[: MOST_DEVICES - 1], f"... {waits[-1]}"]
     return ", ".join(waits)
@@ -434,7 +445,27 @@ def _lower_bound(result: Result) -> str:
     if result.gap is None:
         return text
     # Bounds are rounded down: the rounding error is not a gap.
-    return f"{text}, reached" if result.gap <= ROUNDING else f"{text}, gap {_percent(result.gap, signed=False)}"
+    if result.gap <= ROUNDING:
+        return f"{text}, reached"
+    return f"{text}, gap {percent(result.gap, signed=False)}{_not_counted(result)}"
+
+
+def _not_counted(result: Result) -> str:
+    """Say what a lower bound of known origin disregards: copies, if the schedule has any, and who may run what."""
+    report, machine = result.report, result.machine
+    if report is None or result.orders is not None or report.steady is not None or not any(report.transferred.values()):
+        return ""
+    sources = {
+        bound.source for bound in result.bounds if (bound.scope, bound.value) == (ALL_SCHEDULES, result.lower_bound)
+    }
+    if OWN_SOURCES[0] not in sources or result.lower_bound == result.transfer_bound:
+        return ""
+    copied = any(
+        report.transferred[machine.link_name(k)] for k, link in enumerate(machine.links) if link.source != link.target
+    )
+    told = ["shares the work among all processors"] if len(machine.processors) > 1 else []
+    told += ["ignores copies between memories"] if copied else []
+    return f"; the bound {' and '.join(told)}" if told else ""
 
 
 def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
@@ -472,14 +503,18 @@ def _belongs(result: Result, bound: Bound) -> bool:
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield lines on the links, and the idle time of each resource if links or several resources exist."""
+    """Yield lines on the links, and the idle time of each resource if links or several resources exist.
+
+    Links, processors and channels that the schedule does not use are left out.
+    """
     many = len(machine.links) > MOST_DEVICES
-    moved = [item for item in report.transferred.items() if item[1] or not many]
+    moved = [item for item in report.transferred.items() if item[1]]
     for label, (link, size) in _labelled("transferred", moved):
         yield label, f"{shown_name(link)}: {format_size(size, units, both=True)}"
     if not idle or (not machine.links and len(machine.resources) < 2):
         return
-    shown = {processor.name for processor in machine.processors} if many else report.idle.keys()
+    used = {name for name, time in report.busy.items() if time}
+    shown = used & {processor.name for processor in machine.processors} if many else used
     waits = [item for item in report.idle.items() if item[0] in shown]
     moving = transfer_waits(report)
     for label, (resource, waited) in _labelled("idle time", waits):
@@ -530,20 +565,13 @@ def _labelled(label: str, items: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _share(part: Number, whole: Number) -> str:
-    return _percent(part / whole, signed=False) if whole else ""
-
-
-def _percent(share: float, *, signed: bool = True) -> str:
-    """Format a share in per cent with three digits: ``+12.3 %``."""
-    value = 100 * share if abs(share) > 1e-9 else 0.0  # sums of floats in another order
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    text = "0" if float(text.replace(",", "")) == 0 else text  # no "-0"
-    return f"+{text} %" if signed and value > 0 else f"{text} %"
+    return percent(part / whole, signed=False) if whole else ""
 
 
 def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield a line for each memory's peak, with the readable name of the step that sets it."""
-    for label, (name, peak) in _labelled("peak memory", report.peaks.items()):
+    """Yield a line for the peak of each memory in use, with the readable name of the step that sets it."""
+    used = [item for item in report.peaks.items() if item[1].size]
+    for label, (name, peak) in _labelled("peak memory", used or [*report.peaks.items()][:1]):
         yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
 
 

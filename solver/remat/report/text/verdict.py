@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
-from remat.report.text.readable_names import shown_step
+from remat.report.text.readable_names import shown_step, sizes_as_limits
+from remat.report.text.run_times import recompute_lines
 from remat.report.text.summary import peaks, table, times, transfer_waits, waited_text
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_size
 from remat.verifier import Report
 
 MOST_LINKS = 8
-"""Up to this number, all links are listed; beyond it, only links that transfer data."""
+"""Beyond this number of links, the idle time of their channels is left out."""
 
 MOST_SHOWN = 20
 """Number of violations in the table; `report.violations` and the JSON document have all that the verifier reports."""
@@ -18,7 +20,9 @@ MOST_SHOWN = 20
 
 def verdict(report: Report, *, others: str = "report.violations has them") -> str:
     """Return a report as aligned text; `others` says where the violations are that the text leaves out."""
-    return table(verdict_lines(report, others=others))
+    subject = report.subject
+    with nullcontext() if subject is None else sizes_as_limits(subject.machine):
+        return table(verdict_lines(report, others=others))
 
 
 def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
@@ -31,16 +35,16 @@ def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
     if count > MOST_SHOWN:
         yield "", f"and {count - MOST_SHOWN} more ({others})"
     yield from times(report, units)
-    yield "recompute time", format_time(report.recompute_time, units)
+    yield from recompute_lines(report, units)
     yield from peaks(report, units, {name: _cause(report, peak.step) for name, peak in report.peaks.items()})
     for k, (name, size) in enumerate(report.arenas.items()):
         yield "arena" if k == 0 else "", f"{name}: {format_size(size, units, both=True)}"
-    many = len(report.transferred) > MOST_LINKS
-    moved = [item for item in report.transferred.items() if item[1] or not many]
+    moved = [item for item in report.transferred.items() if item[1]]
     for k, (link, size) in enumerate(moved):
         yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"
     if len(report.busy) > 1 or report.transferred:
-        shown = report.spans.keys() if many else report.idle.keys()
+        many = len(report.transferred) > MOST_LINKS
+        shown = [name for name in (report.spans if many else report.idle) if report.busy[name]]
         moving = transfer_waits(report)
         for k, (resource, idle) in enumerate((name, report.idle[name]) for name in shown):
             told = waited_text(idle, moving.get(resource, 0), report.makespan, units)

@@ -232,7 +232,7 @@ def _rows(result: Result, report: Report) -> tuple[tuple[Row, ...], int]:
     shown = sorted(sorted(used, key=lambda index: -report.busy[names[index]])[:MOST_ROWS])
     place = np.full(len(names), -1)
     place[shown] = np.arange(len(shown))
-    step, resource = occupied(result.machine, steps)
+    step, resource = occupied(result.graph, result.machine, steps)
     step, row = step[place[resource] >= 0], place[resource][place[resource] >= 0]
     phases = step_phases(result.graph, steps, report.start)[step]
     scale = SLICES / (float(report.makespan) or 1.0)

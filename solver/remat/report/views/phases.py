@@ -1,4 +1,4 @@
-"""The purpose of each step of a schedule: forward, saving forward, recomputation, backward, loss, copy."""
+"""The purpose of each step of a schedule: forward, saving forward, recomputation, backward, loss, copy, exchange."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Phase(enum.IntEnum):
     COPY = 7
     WEIGHTS = 8
     UPDATE = 9
+    EXCHANGE = 10
 
     @property
     def label(self) -> str:
@@ -76,7 +77,7 @@ def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
     """Return the `Phase` of each step (array operations).
 
     The names of tasks of chains and adjoints determine their phases; tasks of task graphs have a `phase`. A run is a
-    recomputation if it writes a value that an earlier run has written, and is not an update.
+    recomputation if it writes a value that an earlier run has written, and is neither an update nor an exchange.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     runs = runs[np.argsort(start[runs], kind="stable")]
     phases[runs] = phases_of_tasks(graph)[steps.item[runs]]
-    phases[runs[_again(graph, steps.item[runs])]] = Phase.RECOMPUTATION
+    phases[runs[_again(graph, steps.item[runs]) & (phases[runs] != Phase.EXCHANGE)]] = Phase.RECOMPUTATION
     return phases
 
 
@@ -101,7 +102,9 @@ def phases_of_tasks(graph: TaskGraph) -> IntArray:
         listed = [_NAMED.get(text.lower(), Phase.TASK) for text in graph.phase]
     else:
         listed = [Phase.TASK] * len(graph.tasks)
-    return np.array(listed, dtype=np.int64)
+    phases = np.array(listed, dtype=np.int64)
+    phases[list(graph.parts.keys() - graph.busy)] = Phase.EXCHANGE
+    return phases
 
 
 def _again(graph: TaskGraph, tasks: IntArray) -> BoolArray:

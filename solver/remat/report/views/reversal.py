@@ -101,7 +101,11 @@ def _shared(lines: IntArray, memory: IntArray, room: int) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The number of states in a memory: `count[i]` from `time[i]` on; at most `most` fit, if the memory is limited."""
+    """The number of states in a memory: `count[i]` from `time[i]` on.
+
+    With `most` states the memory would be full: its largest count, and the states that would fit beside its peak, where
+    it may contain other values. None if the memory is unlimited.
+    """
 
     memory: int
     time: NDArray[np.float64]
@@ -146,8 +150,11 @@ def uses_of(result: Result, layout: ChainLayout) -> list[Use]:
         np.add.at(change, place[: len(begin)], 1)
         np.add.at(change, place[len(begin) : -1], -1)
         times = clock.time_of(instants).astype(np.float64)
-        capacity = machine.memories[index].capacity
-        uses.append(Use(index, times, change.cumsum(), None if capacity is None else capacity // size))
+        memory, count = machine.memories[index], change.cumsum()
+        most = None
+        if memory.capacity is not None:
+            most = int(count.max(initial=0)) + (memory.capacity - report.peaks[memory.name].size) // size
+        uses.append(Use(index, times, count, most))
     return uses
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from remat.schedule.orders import Phase
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.rows import Rows
+from remat.solving.decisions.training import trains, updaters
 from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, Decision, Run
 from remat.units import Number
 
@@ -81,6 +82,12 @@ class StageDecision:
         backwards, weight gradients included. None if there is no such run.
     recomputations : tuple of Run
         The runs of each layer's forward beyond the first one, with start and end.
+    parameters, states : tuple of str
+        For a chain whose parameters are values: the memories that hold the stage's parameters, and its optimizer
+        states, before their update, in the order of time; more than one if these are offloaded or fetched. Empty for
+        other kinds. They do not affect `decision`, which describes the forwards and their outputs.
+    updated_on : str
+        The processor that updates the stage's parameters; empty without an update.
     """
 
     chain: int | None
@@ -101,6 +108,9 @@ class StageDecision:
     recomputations: tuple[Run, ...] = ()
     forward: tuple[Number, Number] | None = None
     backward: tuple[Number, Number] | None = None
+    parameters: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    updated_on: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
@@ -179,11 +189,12 @@ class _Forwards:
         for found, of in ((listed, self.runs), (backward, self.backward)):
             for (place, _), runs in of.items():
                 found.setdefault(place, []).extend(runs)
+        updated = updaters(self.result)
         for place in sorted({*listed, *backward}, key=lambda place: (place[0] or 0, place[1])):
             chain, stage = place
             variant = self.last.get(place)
             own = {stage: listed.get(place, [])}
-            yield self._row(
+            row = self._row(
                 stage,
                 None,
                 device,
@@ -192,6 +203,22 @@ class _Forwards:
                 chain=chain,
                 variant=variant - 1 if variant else None,
             )
+            if trains(self.result):
+                row = replace(
+                    row,
+                    parameters=self._memories(f"w{stage + 1}"),
+                    states=self._memories(f"o{stage + 1}"),
+                    updated_on=updated.get(stage + 1, ""),
+                )
+            yield row
+
+    def _memories(self, value: str) -> tuple[str, ...]:
+        """Return the memories that hold a value, in the order of time; empty if there is no such value."""
+        index = self.graph.values.find(value)
+        if index is None:
+            return ()
+        stays = (*self.rows[index].held, *self.rows[index].offloaded)
+        return tuple(dict.fromkeys(stay.memory for stay in sorted(stays, key=lambda stay: (stay.start, stay.end))))
 
     def of_pipeline(self) -> Iterator[StageDecision]:
         """Yield a row for each stage and micro-batch that is run."""

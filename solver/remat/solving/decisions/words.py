@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from remat.instance.kinds import is_pipeline
 from remat.messages import elided, printable
-from remat.schedule.steps import StepKind
 from remat.solving.decisions.groups import CHOSEN, Group, groups_of
+from remat.solving.decisions.phrases import ranges, shown_size
+from remat.solving.decisions.training import home_words, stage_names, update_words
 from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, format_time
 
 if TYPE_CHECKING:
     from remat.solving.result import Result
@@ -31,11 +31,11 @@ MOST_NAMES = 3
 MOST_GROUPS = 8
 """Sentences on the stages of a pipeline."""
 
-MOVES = {"": ("offload", "to"), "start": ("fetch", "from"), "end": ("store", "in"), "both": ("hold", "in")}
+MOVES = {"": ("offload", "to"), "start": ("fetch", "from"), "end": ("copy", "to"), "both": ("keep", "in")}
 """Verb and preposition for values in a memory, by when it must hold them: not at all, initially, at the end."""
 
-UPDATE = re.compile(r"U([0-9]+)")
-"""A task that updates the parameters of a stage."""
+CUT = re.compile(r" and [0-9,]+ more\b")
+"""The end of a list that is not complete."""
 
 NOTHING = "keep everything until its last use; recompute and offload nothing"
 
@@ -60,18 +60,39 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
     variants = [group for group in groups if group.decision == CHOSEN]
     yield from _stages(result, all_of_them)
     yield from (sentence(group, result, all_of_them=all_of_them) for group in variants)
-    yield from _updates(result, None if all_of_them else MOST_RANGES)
+    listed = _training(result, None if all_of_them else MOST_RANGES)
+    yield from listed
     if not acting:
-        yield NOTHING
+        yield from (NOTHING, *_complete(listed))
         return
     told = [sentence(group, result, all_of_them=all_of_them) for group in acting]
     if len(told) > MOST_GROUPS and not all_of_them:
         more = len(told) - MOST_GROUPS + 1
-        listed = "values" if result.orders is None else "values, stages and micro-batches"
-        told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines: remat decisions lists all {listed}"]
+        rows = "values" if result.orders is None else "values, stages and micro-batches"
+        told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines: remat decisions lists all {rows}"]
     yield from told
     yield from _unused(result)
-    yield from (sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT)
+    kept = [sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT]
+    yield from kept
+    if any(group.unit == "stages" for group in groups):
+        yield from _complete([*listed, *told, *kept])
+
+
+def main_decision(result: Result) -> str:
+    """Return the first sentence on recomputation, offloading or what is kept; empty without a schedule."""
+    training = _training(result, MOST_RANGES)
+    return next((text for text in decision_words(result) if text not in training), "")
+
+
+def _training(result: Result, most: int | None) -> list[str]:
+    """Return the sentences on parameters and optimizer states of a chain."""
+    return [*home_words(result, most), *update_words(result, most)]
+
+
+def _complete(told: Iterable[str]) -> Iterator[str]:
+    """Name the complete lists if one of these is cut."""
+    if any(CUT.search(text) for text in told):
+        yield "complete lists: remat decisions (by stage), or result.stage_decisions"
 
 
 def decision_documents(result: Result) -> list[dict[str, Any]]:
@@ -130,28 +151,6 @@ def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
     yield f"run layers {', '.join(listed)}{more}"
 
 
-def _updates(result: Result, most: int | None) -> Iterator[str]:
-    """Describe which processors of a chain's machine update which stages, if there are several."""
-    steps, instance, processors = result.columns, result.instance, result.machine.processors
-    if steps is None or steps.on is None or len(processors) == 1:
-        return
-    if instance is None or not instance.is_chain or not instance.has_parameters:
-        return
-    tasks = result.graph.tasks
-    found: dict[str, list[int]] = defaultdict(list)
-    for index, (kind, item) in enumerate(zip(steps.kind.tolist(), steps.item.tolist(), strict=True)):
-        if kind == StepKind.RUN and (task := UPDATE.fullmatch(str(tasks[item]))):
-            found["+".join(printable(processors[k].name) for k in steps.on[index].tolist() or [0])].append(int(task[1]))
-    if not found:
-        return
-    listed = []
-    for name, stages in sorted(found.items(), key=lambda pair: -len(pair[1])):
-        states = sum(result.decisions[f"o{stage}"].size for stage in stages)
-        size = f" (optimizer states: {_size(states, result.units)})" if states else ""
-        listed.append(f"stage{'s' if len(stages) > 1 else ''} {ranges(sorted(stages), most)} on {name}{size}")
-    yield f"update {', and '.join(listed)}"
-
-
 def module_words(modules: Iterable[tuple[str, int, int]], units: Units) -> str:
     """Describe a plan's recomputations by module, the costliest first.
 
@@ -188,14 +187,14 @@ def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
         return begins + _waits(group, what, units, all_of_them=all_of_them)
     if group.decision == CHOSEN:
         return f"{begins}run {what} in {group.role}"
-    return f"{begins}keep {what} ({_size(group.size, units)})"
+    return f"{begins}keep the activations of {what} ({shown_size(group.size, units)})"
 
 
 def _of_values(group: Group, result: Result, most: int) -> str:
     """Describe the decision for values of a graph, and name the largest."""
     units, count = result.units, len(group.values)
     what = f"{count:,} values" if count > 1 else "1 value"
-    figures, rest = _size(group.size, units), ""
+    figures, rest = shown_size(group.size, units), ""
     if group.decision == RECOMPUTED:
         verb, figures = "recompute", f"{figures}, {_time(result.recompute_time or 0, units)}"
     elif group.decision == OFFLOADED:
@@ -208,7 +207,7 @@ def _of_values(group: Group, result: Result, most: int) -> str:
         row = result.decisions[name]
         # For an offloaded value, count only the offloaded bytes: a part may stay.
         size = max((stay.size for stay in row.offloaded if stay.memory == group.memory), default=row.size)
-        shown.append(f"{elided(printable(name), 36)} ({_size(size, units)})")
+        shown.append(f"{elided(printable(name), 36)} ({shown_size(size, units)})")
     more = f" and {count - most:,} more" if count > most else ""
     return f"{verb} {what}{rest} ({figures}): {', '.join(shown)}{more}"
 
@@ -219,6 +218,8 @@ def _numbered(group: Group, most: int | None) -> str:
 
 def _modules(group: Group, result: Result) -> str:
     """Return the name that all stages of a group share, or those of a few, in parentheses."""
+    if group.unit == "stages" and stage_names(result):
+        return ""  # they are named once for the whole schedule
     names = dict.fromkeys(row.module for value in group.values if (row := result.decisions[value]).module)
     if not names or (len(names) > 1 and (len(group.numbers) > MOST_NAMES or len(names) != len(group.numbers))):
         return ""
@@ -229,14 +230,10 @@ def _time(time: Number, units: Units) -> str:
     return f"time {format_time(time, units)}" if units.time == "unit" else format_time(time, units)
 
 
-def _size(size: int, units: Units) -> str:
-    return f"size {format_size(size, units)}" if units.memory == "unit" else format_size(size, units)
-
-
 def _at_once(group: Group, units: Units) -> str:
     if group.bytes_at_once == group.size:
         return ""
-    return f", at most {_size(group.bytes_at_once, units)} at a time"
+    return f", at most {shown_size(group.bytes_at_once, units)} at a time"
 
 
 def _named(group: Group, most: int | None) -> str:
@@ -249,16 +246,16 @@ def _waits(group: Group, what: str, units: Units, *, all_of_them: bool) -> str:
     memory = printable(group.memory)
     if group.unit == "steps":
         once = "" if group.at_once == len(group.values) else f", at most {group.at_once:,} at a time"
-        verb = "hold" if group.home else "checkpoint"
+        verb = "keep" if group.home else "checkpoint"
         states = f"{len(group.values):,} {group.role if len(group.values) > 1 else group.role.removesuffix('s')}"
         which = "" if what.endswith(" steps") else f": {_named(group, None if all_of_them else MOST_RANGES)}"
-        return f"{verb} {states} in {memory}{once} ({_size(group.bytes_at_once, units)}){which}"
+        return f"{verb} {states} in {memory}{once} ({shown_size(group.bytes_at_once, units)}){which}"
     whose = f"the {group.role} of {what}" if group.role else what
     if group.role == "outputs" and group.numbers[:1] == (0,):  # what the first stage reads
         rest = replace(group, numbers=group.numbers[1:])
         whose = "the input" + (f" and the outputs of {_numbered(rest, None)}" if rest.numbers else "")
     verb, where = MOVES[group.held_at]
-    return f"{verb} {whose} {where} {memory} ({_size(group.size, units)}{_at_once(group, units)})"
+    return f"{verb} {whose} {where} {memory} ({shown_size(group.size, units)}{_at_once(group, units)})"
 
 
 def _of_batches(group: Group, units: Units, all_of_them: bool) -> str:
@@ -269,23 +266,5 @@ def _of_batches(group: Group, units: Units, all_of_them: bool) -> str:
     begins = f"{group.of}: {batches} " if group.of else f"{batches} "
     if group.decision == RECOMPUTED:
         return f"{begins}recompute{'' if many else 's'} {layers} ({_time(group.time, units)})"
-    size = _size(group.size, units)
+    size = shown_size(group.size, units)
     return f"{begins}offload{'' if many else 's'} {layers} to {printable(group.memory)} ({size})"
-
-
-def ranges(numbers: Sequence[int], most: int | None = None, letter: str = "") -> str:
-    """Return ascending numbers as ranges: ``2-14, 17 and 20-22``; long lists are cut and counted.
-
-    With a letter, they are names of values: ``x2-x14``.
-    """
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    shown = [f"{letter}{first}" if first == last else f"{letter}{first}-{letter}{last}" for first, last in found]
-    if most is not None and len(shown) > most:
-        left = sum(last - first + 1 for first, last in found[most - 1 :])
-        return f"{', '.join(shown[: most - 1])} and {left:,} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

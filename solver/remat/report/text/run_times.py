@@ -1,0 +1,204 @@
+"""Lines on the time of a schedule: recomputation, repeated exchanges, overhead, and what limits the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from remat.graph.taskgraph import GATHERED, BoolArray, TaskGraph
+from remat.instance.kinds import is_pipeline
+from remat.report.text.readable_names import shown_name
+from remat.report.views.phases import Phase, phases_of_tasks, step_phases
+from remat.schedule.steps import StepKind, Steps
+from remat.solving.result import Result
+from remat.units import Number, Units, format_time
+from remat.verifier import Report
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+
+NEARLY_ALL = 0.8
+"""A resource that is busy for a larger share of the makespan limits the step."""
+
+ROUNDING = 1e-12
+"""Differences up to this share of the run time come of rounding."""
+
+MOST_NAMED = 3
+"""Number of processors that a line names."""
+
+
+class Repeated(NamedTuple):
+    """Time of runs beyond those that every schedule needs.
+
+    Attributes
+    ----------
+    recompute_time : int or float
+        Of tasks on processors.
+    exchange_time : int or float
+        Of exchanges between ranks.
+    exchanges : int
+        Number of repeated exchanges.
+    """
+
+    recompute_time: Number
+    exchange_time: Number
+    exchanges: int
+
+
+def rank_lines(instance: Instance | None) -> Iterator[tuple[str, str]]:
+    """Say that figures are those of one rank if several equal ranks train; pipelines list their devices instead."""
+    if (ranks := rank_count(instance)) > 1:
+        yield "ranks", f"{ranks:,}, each with its own part of the batch; times and bytes are those of one rank"
+
+
+def rank_count(instance: Instance | None) -> int:
+    """Return the number of equal ranks of which an instance describes one."""
+    return 1 if instance is None or is_pipeline(instance) else instance.ranks
+
+
+def repeated(report: Report) -> Repeated:
+    """Divide the recompute time of a report into that of processors and that of exchanges between ranks.
+
+    The steps of a schedule that breaks rules may name no task: its time is not divided.
+    """
+    subject = report.subject
+    if subject is None or not subject.graph.parts or not report.ok:
+        return Repeated(report.recompute_time, 0, 0)
+    graph, steps = subject.graph, subject.steps
+    runs = steps.item[steps.kind == StepKind.RUN]
+    often = np.bincount(runs[~_on_processors(graph)[runs]], minlength=len(graph.tasks))
+    beyond = np.maximum(often - 1, 0)
+    time = (graph.time * beyond).sum().item()
+    rest = report.recompute_time - time
+    if isinstance(rest, float) and abs(rest) <= ROUNDING * report.run_time:
+        rest = 0.0
+    return Repeated(rest, time, int(beyond.sum()))
+
+
+def _on_processors(graph: TaskGraph) -> BoolArray:
+    """Whether each task occupies a processor."""
+    own = np.ones(len(graph.tasks), dtype=bool)
+    own[list(graph.parts.keys() - graph.busy)] = False
+    return own
+
+
+def recompute_lines(report: Report, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield the recompute time with its share of the run time of the processors that recompute, and repeated gathers.
+
+    The share refers to runs on these processors alone: other processors, which update parameters, do not count.
+    """
+    found = repeated(report)
+    if found.recompute_time < 0:
+        yield "recompute time", "unknown, because tasks are missing"
+        return
+    yield "recompute time", format_time(found.recompute_time, units) + _share_of_runs(report, found.recompute_time)
+    if found.exchanges:
+        assert report.subject is not None
+        text = f"{format_time(found.exchange_time, units)}, {found.exchanges:,} of them"
+        if GATHERED in report.subject.graph.terms.values():
+            yield "repeated gathers", text
+        else:
+            yield "repeated exchanges", text
+
+
+def _share_of_runs(report: Report, time: Number) -> str:
+    """Return the share of the run time of the processors that recompute, and name them if there are others."""
+    subject = report.subject
+    if subject is None or not report.run_time or not report.ok:
+        return ""
+    if len(subject.machine.processors) == 1 and not subject.graph.parts:
+        return f", {percent(time / report.run_time, signed=False)} of the time of all runs"
+    if not time:
+        return ""
+    graph, machine, steps = subject.graph, subject.machine, subject.steps
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    runs = runs[_on_processors(graph)[steps.item[runs]]]
+    again = step_phases(graph, steps, report.start)[runs] == Phase.RECOMPUTATION
+    used = np.zeros((len(runs), len(machine.processors)), dtype=bool)
+    on = None if steps.on is None else steps.on.gather(runs)
+    if on is not None:
+        used[on.rows, on.items] = True
+    used[~used.any(axis=1), 0] = True  # a run without processors is on the first one
+    recomputing = used[again].any(axis=0)
+    own = runs[used[:, recomputing].any(axis=1)]
+    whole = (report.end - report.start)[own].sum().item()
+    if not whole:
+        return ""
+    names = [shown_name(machine.processors[index].name) for index in np.flatnonzero(recomputing).tolist()]
+    listed = _listed(names) if len(names) <= MOST_NAMED else f"the {len(names):,} processors that recompute"
+    return f", {percent(time / whole, signed=False)} of the run time of {listed}"
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def overhead_line(result: Result, report: Report) -> tuple[str, str]:
+    """Compare the makespan with a schedule without recomputation; with several processors, report any speed-up.
+
+    Processors that only update parameters help another one, and give no speed-up.
+    """
+    assert result.overhead is not None
+    reference = format_time(result.reference_time, result.units)
+    main = main_processors(result, report)
+    used = sum(1 for processor in result.machine.processors if report.busy.get(processor.name))
+    if len(main) > 1 and result.overhead < 0 and report.makespan:
+        speed_up = float(result.reference_time) / float(report.makespan)
+        return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one without recomputation"
+    alone = f" on {shown_name(main[0])} alone" if used > len(main) == 1 else ""
+    return "overhead", f"{percent(result.overhead)} over the {reference}{_reference(result, alone)}"
+
+
+def _reference(result: Result, alone: str) -> str:
+    """Return the meaning of the reference of an overhead, as the end of a sentence."""
+    if result.transfer_bound == result.reference_time > result.no_recompute_time - result.exchange_time:
+        return " that mandatory transfers take"
+    if not result.exchange_time:
+        return f"{alone} without recomputation"
+    if result.exchange_time == result.reference_time:
+        return " that the exchanges between ranks take"
+    return f"{alone} without recomputation, exchanges overlapped"
+
+
+def main_processors(result: Result, report: Report) -> list[str]:
+    """Return the names of the processors that run tasks other than updates of parameters."""
+    steps, machine = result.columns, result.machine
+    busy = [processor.name for processor in machine.processors if report.busy.get(processor.name)]
+    if steps is None or len(busy) < 2:
+        return busy
+    return [name for name in busy if machine.processor_index[name] in _working(result.graph, steps)]
+
+
+def _working(graph: TaskGraph, steps: Steps) -> set[int]:
+    """Return the processors (by index) that run tasks other than updates."""
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    tasks = steps.item[runs]
+    runs = runs[(phases_of_tasks(graph)[tasks] != Phase.UPDATE) & _on_processors(graph)[tasks]]
+    if steps.on is None:
+        return {0}
+    on = steps.on.gather(runs)
+    return {*on.items.tolist(), *([0] if (on.counts == 0).any() else [])}
+
+
+def limiting_lines(result: Result, report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the links, and the processors that only update parameters, that are busy for most of the step."""
+    if result.orders is not None or report.steady is not None or not report.makespan:
+        return
+    main = main_processors(result, report)
+    links = {link.channel for link in result.machine.links} - result.machine.processor_index.keys()
+    others = links | ({processor.name for processor in result.machine.processors} - {*main} if main else set())
+    full = [name for name, time in report.busy.items() if name in others and time > NEARLY_ALL * report.makespan]
+    for name in full[:MOST_NAMED]:
+        busy, whole = (format_time(time, result.units) for time in (report.busy[name], report.makespan))
+        share = percent(report.busy[name] / report.makespan, signed=False)
+        yield "limited by", f"{shown_name(name)}, which is busy for {busy} of {whole} ({share})"
+
+
+def percent(share: float, *, signed: bool = True) -> str:
+    """Format a share in per cent with three digits: ``+12.3 %``."""
+    value = 100 * share if abs(share) > 1e-9 else 0.0  # sums of floats in another order
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = "0" if float(text.replace(",", "")) == 0 else text  # no "-0"
+    return f"+{text} %" if signed and value > 0 else f"{text} %"
