@@ -35,7 +35,7 @@ BANDWIDTHS = (4, 12, 25, 64)
 """GB/s each way."""
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Of the way from the least budget to the peak without recomputation."""
+"""Of the way from the minimum budget to the peak without recomputation."""
 
 EXACT = 3
 """Stages up to which `offload-exact` is asked."""

@@ -1,4 +1,4 @@
-"""`dag-exact` on drawn layered graphs: CPU seconds to prove the best of all schedules, and the least budget of any.
+"""`dag-exact` on drawn layered graphs: CPU seconds to prove the best of all schedules, and the minimum budget of any.
 
 Budgets lie part of the way from the least peak of any schedule to the peak of `keep-all`. `DRAWN` graphs of each size.
 """

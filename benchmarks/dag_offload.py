@@ -24,7 +24,7 @@ BANDWIDTHS = (4, 12, 25, 64)
 """GB/s each way."""
 
 SHARES = (0.5, 0.2)
-"""Of the way from the least budget to the peak of keeping everything."""
+"""Of the way from the minimum budget to the peak of keeping everything."""
 
 OTHERS = ("dag-auto", "offload-greedy", "capuchin", "poet", "auto-perf-maxing")
 

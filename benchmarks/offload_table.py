@@ -54,7 +54,7 @@ def rows(path: Path) -> list[list[str]]:
         once = solved[0].no_recompute_time
         cells = [cell(result.makespan, once) for result in solved]
         alone, together = solved[0].makespan, solved[3].makespan
-        assert alone is not None, "rotor fits above its least budget"
+        assert alone is not None, "rotor fits above its minimum budget"
         assert together is not None, "and so does what begins with rotor"
         removed = f"{100 * (alone - together) / (alone - once):.0f} %" if alone > once else "-"
         found.append([path.name.partition(".")[0], f"{share} %", *cells, removed])

@@ -234,7 +234,7 @@ def test_answers_without_a_schedule_are_shown(run: Run, tiny: str, tmp_path: Pat
         assert (outcome.code, outcome.err) == (0, "")
         assert "infeasible, proved over all schedules" in outcome.out
         assert "memory: 3" in outcome.out
-        assert "least budget" in outcome.out
+        assert "minimum budget" in outcome.out
     assert run("show", path, "--format", "json").document == json.loads(path.read_text())
     run("show", path, "--plot", tmp_path / "x.svg").assert_refused("no pictures")
     run("verify", tiny, path).assert_refused("has no steps", "remat show")

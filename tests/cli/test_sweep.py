@@ -30,11 +30,11 @@ def test_the_table_has_the_curves(run: Run, tiny: str) -> None:
     head, titles, *rows = rotor_block.splitlines()
     least = remat.solve(CHAIN, algorithm="rotor", budget=1).least_budget
     assert least is not None
-    assert head.startswith(f"rotor: least budget {least.size}, proved for ")
+    assert head.startswith(f"rotor: minimum budget {least.size}, proved for ")
     assert titles.split() == ["budget", "peak", "makespan", "overhead", "recompute", "gap", "status"]
     assert rows[0].endswith("unknown (infeasible in its class)")
     assert rows[-1].split() == [str(PEAK), str(PEAK), "10", "0", "%", "0", "0", "%", "optimal"]
-    assert keep_block.startswith(f"keep-all: least budget {PEAK}, proved for the keep-all schedule")
+    assert keep_block.startswith(f"keep-all: minimum budget {PEAK}, proved for the keep-all schedule")
     assert len(keep_block.splitlines()) == 3
 
 
@@ -60,7 +60,7 @@ def test_json_is_printed_and_written(run: Run, tiny: str, tmp_path: Path) -> Non
     assert timeless(shown) == timeless(written)
     outcome = run(*arguments, "-o", "-")
     assert outcome.document["memory"] == "memory"
-    assert "least budget" in outcome.err
+    assert "minimum budget" in outcome.err
     assert run(*arguments, "-qo", "-").err == ""
 
 
@@ -75,7 +75,7 @@ def test_csv_has_one_row_per_budget(run: Run, tiny: str) -> None:
 def test_markdown_has_one_table_per_curve(run: Run, tiny: str) -> None:
     outcome = run("sweep", tiny, "-b", PEAK, "--format", "markdown")
     title, _, head, line, row = outcome.out.splitlines()
-    assert title.startswith("**auto** (least budget ")
+    assert title.startswith("**auto** (minimum budget ")
     assert head.count("|") == line.count("|") == row.count("|") == 9
 
 
@@ -144,7 +144,7 @@ def test_bad_options_are_refused(
 def test_exit_codes_tell_infeasible_from_unknown(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("sweep", tiny, "-b", "1,2")
     assert outcome.code == ExitCode.INFEASIBLE
-    assert "least budget" in outcome.out
+    assert "minimum budget" in outcome.out
     zoo("idle", lambda problem, options, context: Proposal(termination=Termination.TIME_LIMIT))
     outcome = run("sweep", tiny, "-a", "idle")
     assert outcome.code == ExitCode.UNKNOWN

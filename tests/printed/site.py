@@ -10,7 +10,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 from tests.browser import PROGRAM, Browser
 
-WORDS = ("revolve", "least budget", "verifier")
+WORDS = ("revolve", "minimum budget", "verifier")
 """The search terms."""
 
 LINKS = "[...document.querySelectorAll('a[href], iframe[src]')].map(link => link.href || link.src)"

@@ -1,4 +1,4 @@
-"""Solving: from a proposal to a verified result; statuses, claims, least budgets, arguments."""
+"""Solving: from a proposal to a verified result; statuses, claims, minimum budgets, arguments."""
 
 import importlib
 import json

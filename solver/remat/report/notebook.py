@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from remat.instance import Instance
 
-LINES = ("makespan", "overhead", "period", "peak memory", "lower bound", "least budget")
+LINES = ("makespan", "overhead", "period", "peak memory", "lower bound", "minimum budget")
 """Rows of a summary that a result shows of itself."""
 
 MOST_TASKS = 5_000

@@ -77,7 +77,7 @@ def test_a_summary_has_the_figures_of_a_schedule(kept: Result) -> None:
     assert found["lower bound"] == "12 ms, reached"
     assert found["steps"] == "9"
     assert "solve time" in found
-    assert not {"other bounds", "transferred", "idle time", "notes", "least budget"} & found.keys()
+    assert not {"other bounds", "transferred", "idle time", "notes", "minimum budget"} & found.keys()
 
 
 def test_recomputation_and_a_class() -> None:
@@ -127,8 +127,8 @@ def test_infeasible_and_sufficient() -> None:
     found = lines(remat.solve(CHAIN, algorithm="keep-all", budget=34_999_999))
     assert found["status"] == "unknown, infeasible within the keep-all schedule"
     assert found["capacity"] == "memory: 35 MB (33.38 MiB)"
-    assert found["least budget"].startswith("memory: 35 MB (33.38 MiB), set by task B")
-    assert found["least budget"].endswith("a schedule is found with budget 35000000; others may need less")
+    assert found["minimum budget"].startswith("memory: 35 MB (33.38 MiB), set by task B")
+    assert found["minimum budget"].endswith("a schedule is found with budget 35000000; others may need less")
     assert "makespan" not in found
 
 
@@ -145,8 +145,8 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
     )
     found = lines(answer)
     assert found["status"] == "infeasible, proved over all schedules"
-    assert "at least 17 B, needed by the initial or final contents" in found["least budget"]
-    assert "a lower bound: every schedule needs budget 17 or more" in found["least budget"]
+    assert "at least 17 B, needed by the initial or final contents" in found["minimum budget"]
+    assert "a lower bound: every schedule needs budget 17 or more" in found["minimum budget"]
     assert "lower bound" not in found  # there is no schedule that it could bound
 
 
@@ -168,7 +168,7 @@ def test_whose_least_budget_it_is(scope: str | None, least: LeastBudget, said: s
     status = Status.UNKNOWN if scope is None else Status.INFEASIBLE
     bounds = {"memory": MemoryBound(17, 1)}
     answer = replace(kept, status=status, scope=scope, report=None, least_budget=least, memory_bounds=bounds)
-    label = "smallest found" if least.sufficient and least.scope is None else "least budget"
+    label = "smallest found" if least.sufficient and least.scope is None else "minimum budget"
     found = lines(answer)[label]
     assert f"memory: {said}" in found or (said.startswith("at least") and said in found)
     assert "resident" not in found
@@ -178,7 +178,7 @@ def test_an_unknown_answer_has_no_budget(kept: Result) -> None:
     answer = replace(kept, status=Status.UNKNOWN, report=None, columns=None, termination=Termination.TIME_LIMIT)
     found = lines(answer)
     assert found["status"] == "unknown (time limit)"
-    assert "least budget" not in found
+    assert "minimum budget" not in found
 
 
 @pytest.mark.parametrize(

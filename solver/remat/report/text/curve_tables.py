@@ -111,7 +111,7 @@ def remark(curve: Curve, units: Units, option: str = OPTION) -> str:
         size = format_size(least.size, units, both=True)
         if least.sufficient:
             proof = proof_of_minimum(least.proved_within)
-            parts.append(f"least budget {size}{proof}")
+            parts.append(f"minimum budget {size}{proof}")
         else:
             whole = least.proved_within in (None, ALL_SCHEDULES)
             within = "" if whole else f"within {least.proved_within}, "

@@ -40,7 +40,7 @@ def _lines(document: Mapping[str, Any], units: Units | None) -> Iterator[tuple[s
     if isinstance(least, dict):
         task = f", set by task {shown_name(str(least['task']))}" if least.get("task") is not None else ""
         bound = "" if least.get("sufficient") else "at least "
-        yield "least budget", f"{shown_name(str(least.get('memory')))}: {bound}{size(least.get('size'))}{task}"
+        yield "minimum budget", f"{shown_name(str(least.get('memory')))}: {bound}{size(least.get('size'))}{task}"
     notes = document.get("notes")
     for k, note in enumerate(notes if isinstance(notes, list) else ()):
         yield "notes" if k == 0 else "", str(note)

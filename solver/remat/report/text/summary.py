@@ -413,17 +413,17 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
     bare = of_pipeline or len(result.machine.memories) == 1
     ask = f"budget {least.size}" if bare else f"budget {name}={least.size}"
     if least.sufficient:
-        label = "smallest found" if least.scope is None else "least budget"
+        label = "smallest found" if least.scope is None else "minimum budget"
         yield label, f"{where}: {size}{whose}{cause and f', set by {cause}'}"
         proved = {ALL_SCHEDULES: "proved: no schedule needs less", None: "smaller ones may exist"}
         more = proved.get(least.scope, "others may need less")
         yield "", f"a schedule is found with {ask}; {more}"
     elif least.scope == ALL_SCHEDULES:
-        yield "least budget", f"{shown_name(name)}: at least {size}{cause and f', needed by {cause}'}"
+        yield "minimum budget", f"{shown_name(name)}: at least {size}{cause and f', needed by {cause}'}"
         yield "", f"a lower bound: every schedule needs {ask} or more"
     else:
         class_ = least.scope or f"what {result.algorithm} searches"
-        yield "least budget", f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}"
+        yield "minimum budget", f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}"
         yield "", "a lower bound for these schedules only: others may do with less"
 
 
