@@ -323,6 +323,21 @@ def test_generate_takes_a_configuration_for_the_family(run: Run, save: Save, kin
     run("generate", kind, "--config", save("{", "broken.json")).assert_refused("broken.json")
 
 
+def test_the_network_between_ranks_is_an_option(run: Run, save: Save) -> None:
+    path = save(CONFIG, "config.json")
+    words = ("generate", "chain", "--config", path, "--data", 4, "--zero", 3, "--states", "device")
+    made, other = (run(*words, *more).document for more in ((), ("--network", "50GB/s")))
+    for document, rate in ((made, 25), (other, 50)):
+        (link,) = (link for link in document["machine"]["links"] if link["channel"] == "network")
+        assert link["bandwidth"] == rate * 10**9
+        assert f"4 ranks, ZeRO 3, {rate} GB/s between them" in document["description"]
+    assert "50 GB (46.57 GiB) per second, channel network" in run("show", save(other)).out
+    run(*words[:-6], "--network", "1GB/s").assert_refused("--network is for parameters that are values")
+    run(*words[:-6], "--states", "device", "--network", "1GB/s").assert_refused("--network is the bandwidth between")
+    refused = run("fit", path, "--data", 4, "--zero", 3, "--network", "1GB/s")
+    refused.assert_refused("remat generate chain --config", "--network 1000000000 --parameters device -o FILE")
+
+
 def test_architectures_of_pipelines_are_options(run: Run) -> None:
     words = ["--layers", 4, "--hidden", 64, "--heads", 4, "--kv-heads", 2, "--ffn", 96, "--vocabulary", 100]
     document = run("generate", "pipeline", "--family", "transformer", *words, "--sequence", 32, "--slices", 2).document

@@ -227,6 +227,8 @@ def _refuse_homes(config: str, budget: str | None, host: str | None, options: Ma
     if name is None:
         return
     solve = "remat solve FILE" + (f" --budget {budget}" if budget else "") + (f" --budget host={host}" if host else "")
+    if not {"parameters", "states"} & options.keys():
+        options = {**options, "parameters": "device"}
     raise OptionError(
         "a schedule decides what is on the device, so make an instance and solve it: "
         f"{_generating(config, options)} -o FILE; {solve}",
