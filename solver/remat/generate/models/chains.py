@@ -102,17 +102,9 @@ def chain(
         return made
     if network is not None and trained.data == 1:
         raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
-    placed = States(
-        optimizer=trained.moments,
-        parameters=home,
-        states=states or "host",
-        data=trained.data,
-        zero=trained.zero,
-        link=link or rates(device, dtype).host_link or States.link,
-        host_speed=States.host_speed if host_speed is None else host_speed,
-        network=speed,
-    )
-    return _with_values(made, work, stages, trained, placed)
+    link = link or rates(device, dtype).host_link or States.link
+    speeds = {"link": link, "host_speed": host_speed, "network": network}
+    return _with_values(made, work, stages, trained, {"parameters": home, "states": states or "host"} | speeds)
 
 
 def _document(
@@ -139,8 +131,12 @@ def _document(
     return made, stages
 
 
-def _with_values(made: Document, work: Workload, stages: Stages, training: Training, states: States) -> Document:
+def _with_values(
+    made: Document, work: Workload, stages: Stages, training: Training, given: Mapping[str, Any]
+) -> Document:
     """Return the document with parameters as values; the reserve stays static."""
+    said = {name: value for name, value in given.items() if value is not None}
+    states = States(optimizer=training.moments, data=training.data, zero=training.zero, **said)
     _check_values(work, training, states.parameters)
     element, sizes = work.setting.element, []
     for part, *_ in stages.parts:
