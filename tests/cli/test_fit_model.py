@@ -397,6 +397,8 @@ def test_the_commands_of_a_remedy_name_the_assumed_device(run: Run, save: Save) 
     table = run("fit", path, "--budget", "24GB", "--host", "256GB", "--reserve", "23.996GB").out
     assert f"remat generate chain --config {path} --reserve 23996000000 --device RTX-4090 --states host" in table
     assert "remat solve step.json -b device=24GB -b host=256GB" in table
+    torch = "plan that PyTorch runs: remat fit torch MODULE:FACTORY --budget 24GB --optimizer adam --host 256GB"
+    assert f"{torch} --link 31.5GB/s --optimizer-memory host" in table
 
 
 def test_the_remedy_at_the_host_names_its_commands(run: Run, save: Save) -> None:

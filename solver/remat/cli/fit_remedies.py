@@ -14,7 +14,7 @@ from remat.generate.models.memory import Estimate, estimate
 from remat.generate.networks.parameters import States
 from remat.generate.options import flag
 from remat.report.text.model_memory import Remedy, blocks_of
-from remat.units import format_percent, format_size, parse_size, shown_base
+from remat.units import format_percent, format_size, parse_size, shown_base, size_to_paste
 
 if TYPE_CHECKING:
     from remat.generate.models.architecture import Model
@@ -45,9 +45,12 @@ class Offloaded(Remedy):
     ----------
     at_host : int
         Bytes at the host.
+    in_torch : str
+        The command that plans a PyTorch module in this way; may be empty.
     """
 
     at_host: int = 0
+    in_torch: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -57,6 +60,7 @@ class Offloaded(Remedy):
             f"{self.options}: {self.note}",
             "  " + ", ".join(filter(None, told)),
             *(f"  {command}" for command in self.commands),
+            *([f"  plan that PyTorch runs: {self.in_torch}"] if self.in_torch else []),
         )
 
     @property
@@ -193,8 +197,8 @@ def _at_the_host(
             return None
         if found is not None:
             needed, share, recomputed, at_host = found
-            options = _written(change | more)
-            budgets = f"-b device={_typed(available + int(asked['reserve']))}"
+            options, budget = _written(change | more), _typed(available + int(asked["reserve"]))
+            budgets = f"-b device={budget}"
             budgets += "" if host is None else f" -b host={_typed(host)}"
             return Offloaded(
                 kind=HOST,
@@ -205,8 +209,16 @@ def _at_the_host(
                 recomputed=recomputed,
                 commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
                 at_host=at_host,
+                in_torch=_in_torch(asked, budget, host or at_host, link) if "states" in change else "",
             )
     return None
+
+
+def _in_torch(asked: Mapping[str, Any], budget: str, host: int, link: float) -> str:
+    """Return the command that plans a PyTorch module with the states of its optimizer at the host."""
+    size = size_to_paste(host, up=True).replace(" ", "")
+    at_host = f"--host {size} --link {link / 1e9:g}GB/s --optimizer-memory host"
+    return f"remat fit torch MODULE:FACTORY --budget {budget} --optimizer {asked['optimizer']} {at_host}"
 
 
 def _typed(size: int) -> str:
