@@ -60,7 +60,7 @@ class Offloaded(Remedy):
             f"{self.options}: {self.note}",
             "  " + ", ".join(filter(None, told)),
             *(f"  {command}" for command in self.commands),
-            *([f"  plan that PyTorch runs: {self.in_torch}"] if self.in_torch else []),
+            *([f"  plan that PyTorch runs, all states at the host: {self.in_torch}"] if self.in_torch else []),
         )
 
     @property
@@ -182,10 +182,10 @@ def _at_hosts(
 def _at_the_host(
     model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int | None
 ) -> Offloaded | None:
-    """Return optimizer states, or parameters, too, at the host, with the figures of a verified schedule."""
+    """Return parameters and states where a schedule places them, or all at the host, with its verified figures."""
     link = asked["link"] or rates(str(asked["device"]), str(asked["dtype"])).host_link or States.link
     homes: tuple[tuple[Changes, str, Callable[[], dict[str, Any]]], ...] = (
-        ({"states": "host"}, "weight-offload", dict),
+        ({"parameters": "any", "states": "any"}, "weight-offload", dict),
         ({"parameters": "host"}, "l2l", lambda: {"activations": "device", "recompute": True}),
     )
     for change, algorithm, parameters in homes:

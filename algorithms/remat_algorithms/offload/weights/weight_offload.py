@@ -51,6 +51,8 @@ HELPED = 3
 """Factor for the number of tried changes if a helper runs forwards and backwards."""
 WORSE_HELPED = 0.01
 """The same if a helper runs forwards and backwards: then more small changes exist."""
+MOST_HELD = 16
+"""Maximum number of tried prefixes of stages whose states are on the device, if both memories are small."""
 MOVED = 0.3
 """Probability that the local search moves homes, if the schedule chooses them."""
 BACK = 0.05
@@ -147,12 +149,14 @@ class _Search(Incumbent[_Found]):
     def _homed_starts(self) -> None:
         """Place the parameters of as few stages as necessary outside, or the states of as many as fit on the device."""
         setting, (parameters, states) = self.setting, self.setting.places[-1]
-        if self.best is None and parameters is not None:
-            for again in (False, True):
-                here = [Choice(updater=self.updaters[0], again=again)] * self.count
-                there = [replace(setting.placed_at(choice, (parameters, None)), streams=True) for choice in here]
-                for order in self._orders():
-                    self._change(here, there, order)
+        plain = [Choice(updater=self.updaters[0])] * self.count
+        bases = [plain, [replace(choice, again=True) for choice in plain]]
+        for base in bases if self.best is None and parameters is not None else ():
+            there = [replace(setting.placed_at(choice, (parameters, None)), streams=True) for choice in base]
+            for order in self._orders():
+                self._change(base, there, order)
+        for base in bases if self.best is None and states is not None else ():
+            self._some_held(base)
         if self.best is None or states is None:
             return
         left = list(self.best.training.choices)
@@ -161,6 +165,20 @@ class _Search(Incumbent[_Found]):
             if self.context.stopped or self.is_fastest:
                 return
             self._change(held, left, order)
+
+    def _some_held(self, base: Choices) -> None:
+        """Hold the states of some first stages on the device: both memories may be too small for all of them."""
+        for order in self._orders():
+            for number in sorted({part * len(order) // MOST_HELD for part in range(1, MOST_HELD + 1)}):
+                if self.best is not None or self.context.stopped:
+                    return
+                some = set(order[:number])
+                self._evaluate(
+                    [
+                        self.setting.placed_at(c, (c.home, self.setting.device)) if k in some else c
+                        for k, c in enumerate(base)
+                    ]
+                )
 
     def _helped_starts(self) -> None:
         """Let the helper run the best number of first stages, or one more or less; then update some on the device."""

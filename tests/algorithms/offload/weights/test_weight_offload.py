@@ -149,6 +149,16 @@ def test_parameters_live_at_the_host_where_no_others_fit():
     assert referee.check(document | {"machine": machine(device=12)}, found.to_dict()).ok
 
 
+def test_neither_memory_holds_all_states():
+    """Four stages with states of 12: 48 bytes fit neither on a device of 40 nor at a host of 36."""
+    document = chain(*(stage(2, 2, 2, output=0, saved=0) for _ in range(4)), input_size=0, **OPEN)
+    small = document | {"machine": machine(device=40, host=36)}
+    found = solve(small, "weight-offload")
+    assert found.makespan is not None
+    assert found.peak_memory["device"] <= 40
+    assert found.peak_memory["host"] <= 36
+
+
 @pytest.mark.parametrize("seed", seeds(1, 5))
 def test_never_worse_than_the_rules(seed):
     for home, rule in (("device", "zero-offload"), ("host", "l2l")):
