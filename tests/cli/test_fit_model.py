@@ -464,6 +464,18 @@ def test_the_last_line_is_about_offloading(run: Run, save: Save, words: tuple[st
     assert (outcome.out.splitlines() or [""])[-1].removeprefix("offloading").strip().startswith(said)
 
 
+def test_the_instance_of_a_step_that_needs_the_host_offloads(run: Run, save: Save, tmp_path: Path) -> None:
+    """It is the one of the printed command; without a host, or where everything fits, nothing offloads."""
+    path, made = save(CONFIG, "config.json"), tmp_path / "made.json"
+    asked = ("fit", path, "--reserve", "1MB")
+    run(*asked, "--budget", "5MB", "--host", "30MB", "-qo", made)
+    words = ("--reserve", "1MB", "--parameters", "any", "--states", "any", "--loss-chunks", 16)
+    assert json.loads(made.read_text()) == run("generate", "chain", "--config", path, *words).document
+    for more in (("--budget", "5MB"), ("--budget", "500MB", "--host", "30MB")):
+        run(*asked, *more, "-qo", made)
+        assert "parameter_memory" not in json.loads(made.read_text())
+
+
 def test_the_bandwidth_to_the_host_changes_the_remedy(run: Run, save: Save) -> None:
     asked = ("fit", save(CONFIG, "config.json"), *SMALL, "--format", "json")
     slow, fast = (

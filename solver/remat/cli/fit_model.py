@@ -70,7 +70,12 @@ class _Command(click.Command):
 @click.argument("config", type=click.Path())
 @click.option("-b", "--budget", metavar="SIZE", help="Device memory, for example 80GB. [default: the device's]")
 @click.option("--host", metavar="SIZE", help="Memory of a host to which the step may offload, for example 256GB.")
-@click.option("-o", "--output", metavar="FILE", help="Write the instance, for remat solve (.gz too).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the instance, for remat solve (.gz too); with --host: one that offloads, if it must.",
+)
 @click.option("--plot", metavar="FILE", help="Draw the memory as bars (.svg, .png, .pdf).")
 @common.format_option("table", "json")
 @common.verbosity_options
@@ -122,13 +127,16 @@ def command(
         remark=assumed or "",
     )
     offloaded = [one for one in remedies if isinstance(one, Offloaded)]
+    hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
     if instance is not None and output is not None:
+        if hosted:
+            instance = generate_rows("chain", "model", config=config, **(options | dict(hosted[0].changes)))
         write_instance(instance, output)
     if plot is not None:
         from remat.report.plot.model_memory import plot_memory
 
         plot_memory(shown, plot)
-    fits = found.chosen is not None or (of_host is not None and any(one.at_host <= of_host for one in offloaded))
+    fits = found.chosen is not None or bool(hosted)
     if format_ == "json":
         more: dict[str, Any] = {"device": asked["device"]}
         more |= {} if of_host is None else {"host": {"budget": of_host, "fits": fits}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +47,13 @@ class Offloaded(Remedy):
         Bytes at the host.
     in_torch : str
         The command that plans a PyTorch module in this way; may be empty.
+    changes : mapping
+        The changed options of the instance.
     """
 
     at_host: int = 0
     in_torch: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -209,6 +212,7 @@ def _at_the_host(
                 recomputed=recomputed,
                 commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
                 at_host=at_host,
+                changes=change | more,
                 in_torch=_in_torch(asked, budget, host or at_host, link) if "states" in change else "",
             )
     return None
