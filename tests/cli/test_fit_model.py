@@ -464,6 +464,22 @@ def test_the_last_line_is_about_offloading(run: Run, save: Save, words: tuple[st
     assert (outcome.out.splitlines() or [""])[-1].removeprefix("offloading").strip().startswith(said)
 
 
+def test_ranks_may_offload_too(run: Run, save: Save, tmp_path: Path) -> None:
+    made = str(tmp_path / "made.json")
+    asked = (*SMALL[:-1], "3MB", "--data", 2, "--zero", 2)
+    path = save(CONFIG, "config.json")
+    (remedy,) = filter(
+        host, run("fit", path, *asked, "--host", "30MB", "-o", made, "--format", "json").document["remedies"]
+    )
+    assert "31.5 GB/s to the host, both of one rank; exchanges at 25 GB/s" in remedy["changes"]
+    assert json.loads(Path(made).read_text())["sharding"] == {"data": 2, "zero": 2}
+    solved = run(
+        "solve", made, "-b", "device=3MB", "-b", "host=30MB", "-a", "weight-offload", "--format", "json"
+    ).document
+    assert solved["overhead"] <= remedy["extra_time_share"] + 1e-9
+    assert "plan that PyTorch runs" not in run("fit", path, *asked, "--host", "30MB").out
+
+
 def test_the_instance_of_a_step_that_needs_the_host_offloads(run: Run, save: Save, tmp_path: Path) -> None:
     """It is the one of the printed command; without a host, or where everything fits, nothing offloads."""
     path, made = save(CONFIG, "config.json"), tmp_path / "made.json"

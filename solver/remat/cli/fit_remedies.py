@@ -33,6 +33,8 @@ DEVICES = "more devices"
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
 
+_RANKS = f", both of one rank; exchanges at {States.network / 1e9:g} GB/s"
+
 HOST_TIME = "10s"
 """Time limit of the solve behind a line about the host."""
 
@@ -100,7 +102,7 @@ def remedies_of(
 
     reserve = int(asked["reserve"])
     same = [_remedy(SAME, "", found, reserve) for found in [best({})] if found is not None]
-    hosted, larger = _at_hosts(model, asked, available, generating, host) if asked["data"] == 1 else ([], [])
+    hosted, larger = _at_hosts(model, asked, available, generating, host)
     other = [
         _remedy(OTHER, note, found, reserve)
         for note, change in _other_trainings(asked)
@@ -206,14 +208,16 @@ def _at_the_host(
             return Offloaded(
                 kind=HOST,
                 options=options,
-                note=f"{link / 1e9:g} GB/s to the host",
+                note=f"{link / 1e9:g} GB/s to the host" + (_RANKS if asked["data"] > 1 else ""),
                 needed=needed,
                 share=share,
                 recomputed=recomputed,
                 commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
                 at_host=at_host,
                 changes=change | more,
-                in_torch=_in_torch(asked, budget, host or at_host, link) if "states" in change else "",
+                in_torch=_in_torch(asked, budget, host or at_host, link)
+                if "states" in change and asked["data"] == 1
+                else "",
             )
     return None
 
