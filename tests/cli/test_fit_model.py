@@ -456,6 +456,11 @@ def test_a_host_decides_whether_the_step_fits(run: Run, save: Save) -> None:
         (("--host", "30MB"), 0, "fits with offloading to a host of 30 MB: "),
         ((), 3, "the figures above are without a host; with one, it fits: "),
         (("--host", "30MB", "-q"), 0, ""),
+        (
+            ("--host", "30MB", "--lora", "rank=2", "--budget", "2MB"),
+            4,
+            "not planned: parameters 'any' is for models that",
+        ),
     ],
 )
 def test_the_last_line_is_about_offloading(run: Run, save: Save, words: tuple[str, ...], code: int, said: str) -> None:

@@ -92,7 +92,7 @@ def command(
     **given: Any,
 ) -> int:
     """Compute, and print the table or JSON."""
-    from remat.cli.fit_remedies import Offloaded, remedies_of
+    from remat.cli.fit_remedies import Offloaded, remedies_of, why_no_offloading
     from remat.generate.models import memory
     from remat.report.text import model_memory
 
@@ -143,8 +143,10 @@ def command(
         with writing():
             click.echo(json.dumps(_with_commands(model_memory.document(shown) | more, remedies), indent=2))
     elif not session.quiet:
+        why = why_no_offloading(work.model, asked) if of_host is not None and not offloaded else ""
+        last = _at_host(found.chosen is not None, of_host, offloaded, why)
         with writing():
-            click.echo("\n".join([*model_memory.lines(shown), *_at_host(found.chosen is not None, of_host, offloaded)]))
+            click.echo("\n".join([*model_memory.lines(shown), *last]))
     if fits:
         return ExitCode.OK
     static = found.static
@@ -170,8 +172,8 @@ def _made(
     return work, training, instance
 
 
-def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded]) -> Iterator[str]:
-    """Yield the line that says whether offloading to a host makes the step fit."""
+def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded], why: str) -> Iterator[str]:
+    """Yield the line that says whether offloading to a host makes the step fit, or `why` it cannot be planned."""
     from remat.cli.fit_remedies import shown
 
     if fits or (host is None and not offloaded):
@@ -180,6 +182,8 @@ def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded]) -> It
     if host is None:
         assert best is not None
         said = f"the figures above are without a host; with one, it fits: {best.split}"
+    elif why:
+        said = f"not planned: {why}"
     elif best is None or best.at_host > host:
         said = f"no schedule was found that offloads to a host of {shown(host)}"
         said += "" if best is None else f"; a host of {shown(best.at_host)} is enough"

@@ -222,6 +222,16 @@ def _at_the_host(
     return None
 
 
+def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
+    """Return why no instance of these options offloads parameters and states; empty if one does."""
+    given = {name: value for name, value in asked.items() if name != "config"}
+    try:
+        chain(config=model, **(given | {"parameters": "any", "states": "any"}))  # type: ignore[arg-type]
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _in_torch(asked: Mapping[str, Any], budget: str, host: int, link: float) -> str:
     """Return the command that plans a PyTorch module with the states of its optimizer at the host."""
     size = size_to_paste(host, up=True).replace(" ", "")

@@ -419,7 +419,8 @@ def _notes(training: Training) -> tuple[str, ...]:
     choices = [training.choices[index] for index in training.setting.updated]
     leave = sum(choice.streams for choice in choices)
     elsewhere = sum(choice.updater != 0 for choice in choices)
-    counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
+    what = f"{leave} offload them between forward and backward, {elsewhere} are updated outside the device"
+    counted = f"{len(choices)} stages with parameters: {what}"
     notes = [counted]
     notes += training.setting.homes_in_words(training.choices)
     again = sum(Training.twice(choice) for choice in training.choices)

@@ -39,7 +39,8 @@ def test_parameters_leave_as_by_hand():
         *(("U1", 18), ("nw2<", 18), ("nw1<", 20)),
     ]
     assert tight.makespan == 22
-    assert tight.notes == ("4 stages with parameters: 1 leave between F and B, 4 are updated elsewhere",)
+    counts = "1 offload them between forward and backward, 4 are updated outside the device"
+    assert tight.notes == (f"4 stages with parameters: {counts}",)
 
 
 def all_choices(document, budget, homes=((None, None),)):
