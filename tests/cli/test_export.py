@@ -165,3 +165,21 @@ def test_programs_for_a_host(run: Run, save: Save, tmp_path: Path) -> None:
     words = {next(iter(one)) for one in program["operations"]}
     assert (program["schema"], words) == ("remat.program/1", {"run", "offload", "reload", "wait"})
     assert program["peak_memory"]["gpu"] <= 40
+
+
+def test_a_program_needs_a_machine_without_the_processor_of_the_host(run: Run, save: Save, tmp_path: Path) -> None:
+    """The refusal names the processor; without it in the machine, the device updates, and there is a program."""
+    words = ("--config", "gpt2", "--sequence", 64, "--device", "A100", "--states", "host")
+    document = run("generate", "chain", *words).document
+    instance, plan = save(document, "chain.json"), tmp_path / "plan.json"
+    asked = ("solve", instance, "-a", "weight-offload", "-O", "evaluations=20", "-qo", plan)
+    export = ("export", plan, "--of", instance, "--as", "host-program", "-o", tmp_path / "program.json")
+    assert run(*asked).code == 0
+    refused = run(*export).err
+    assert refused.startswith(f"Error: {plan}: a program has one processor; the schedule uses several: ")
+    assert "solve with a `machine` without cpu" in refused
+    alone = document["machine"] | {"processors": document["machine"]["processors"][:1]}
+    assert run(*asked, "--machine", save(alone, "machine.json")).code == 0
+    assert run(*export).code == 0
+    operations = json.loads((tmp_path / "program.json").read_text())["operations"]
+    assert any(one.get("run") == "U1" for one in operations)

@@ -266,3 +266,35 @@ def test_how_busy_processors_and_links_are(run: Run, save: Save, tmp_path: Any) 
     assert found["binding"]["busy"] == {name: busy[name] / makespan for name in found["binding"]["busy"]}
     assert {"gpu0", "gpu1"} < found["binding"]["busy"].keys()
     assert 0 < found["binding"]["hidden_time"] <= found["binding"]["copy_time"]
+
+
+def test_static_memory_of_a_chain_is_on_each_device(run: Run, save: Save) -> None:
+    """The plan is that of the chain without it, in less memory; a suggested budget includes it, and works."""
+    asked = ("--devices", 2, "--micro-batches", 2, "--link", 10, *FEW, "--format", "json")
+    plain = run("plan", save(CHAIN, "plain.json"), *asked, "-b", 40).document
+    chain = save(CHAIN | {"static_memory": 7}, "static.json")
+    found = run("plan", chain, *asked, "-b", 47).document
+    assert found["stages"] == plain["stages"]
+    assert run("plan", chain, *asked[:-2], "-b", 47).out.count("each device also holds 7 of static memory") == 1
+    little = run("plan", chain, *asked[:-2], "-b", 12).out
+    (suggested,) = (line.split()[-1] for line in little.splitlines() if line.startswith("try "))
+    assert run("plan", chain, *asked, "-b", suggested).code == 0
+    run("plan", chain, *asked, "-b", 6).assert_refused("--budget: 6 is less than the static memory of the chain, 7")
+
+
+def test_the_prefix_of_an_error_is_an_option_or_the_file(run: Run, save: Save) -> None:
+    """No command has an option --instance: the file is named instead."""
+    machine = {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}],
+    }
+    chain = save(CHAIN | {"machine": machine, "optimizer_memory": "host"})
+    asked = ("--devices", 2, "--micro-batches", 2, "--link", 10)
+    outcome = run("plan", chain, *asked)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"Error: {chain}: the devices of a plan keep optimizer states, and this chain keeps")
+    assert "generate it with optimizer states on the device, or set `optimizer_memory` to device" in outcome.err
+    assert run("plan", chain).err.startswith("Error: --devices: ")
+    assert run("solve", chain, "-b", "nope").err.startswith("Error: --budget: ")
+    assert run("solve", chain, "-O", "x=1", "-a", "rotor").err.startswith("Error: --option: ")

@@ -124,6 +124,32 @@ def test_the_printed_lines_train_within_the_budget(source, tmp_path, capsys, fac
     assert any(row.startswith("2 ") for row in rows)
 
 
+@pytest.mark.parametrize(
+    "at_host", [pytest.param((), marks=pytest.mark.slow), ("--optimizer-memory", "host")], ids=["activations", "states"]
+)
+def test_the_printed_lines_use_the_host(source, tmp_path, capsys, at_host):
+    """With a host, a smaller budget is enough, and the printed lines make a plan that runs."""
+    name = f"{source}:make"
+    asked = ["fit", "torch", name, "--time-limit", "1s", "--optimizer", "adamw"]
+    whole = remat.torch.fit(name, remat.torch.Choices(optimizer="adamw")).plan
+    budget = str(whole.whole_peak * 9 // 10)
+    hosted = [*asked, "--budget", budget, "--host", "1GB", "--link", "1GB/s", *at_host]
+    assert main([*hosted, "-o", str(tmp_path / "plan.json")]) == 2
+    assert "a plan with --host cannot be loaded from a file" in capsys.readouterr().err
+    assert main(hosted) == 0
+    said = capsys.readouterr().out
+    assert "host='1GB', link='1GB/s'" in said
+    assert ("optimizer_memory='host'" in said) == bool(at_host)
+    model, args, kwargs = remat.torch.call_factory(name)
+    known = {"model": model}
+    exec("\n".join(line.strip() for line in said.splitlines()[-2:]), known)  # what a reader would paste
+    optimizer = remat.torch.host_optimizer(known["model"], torch.optim.AdamW, lr=1e-3) if at_host else None
+    known["model"](*args, **kwargs).backward()
+    if optimizer is not None:
+        optimizer.step()
+    assert known["model"].plan.peak <= int(budget)
+
+
 def test_the_largest_batch_within_a_budget(source, capsys):
     name = f"{source}:make"
     whole = remat.torch.fit(name, remat.torch.Choices()).plan

@@ -37,6 +37,7 @@ n. The largest batch that fits needs the most recomputation; --max-overhead limi
   remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256 --max-overhead 10%
   remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     plan without a GPU
   remat fit torch train:make --budget 8GB --measure     operator times measured on this device
+  remat fit torch train:make --budget 8GB --optimizer adamw --host 64GB --link 25GB/s --optimizer-memory host
 
 Exit code 0: it fits. 3: proved that it does not. 4: no schedule was found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
@@ -74,6 +75,9 @@ class _Asked:
     optimizer: str | None
     reserve: str | None
     target: str | None
+    host: str | None
+    link: str | None
+    optimizer_memory: str | None
     accumulate: bool
     algorithm: str
     time_limit: str
@@ -98,6 +102,9 @@ class _Asked:
     help="Memory reserved for context and fragmentation. [default: 1GiB, on the CPU 0]",
 )
 @click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
+@click.option("--host", metavar="SIZE", help="Memory of a host to which the step may offload, for example 64GB.")
+@click.option("--link", metavar="RATE", help="Bandwidth to the host, such as 25GB/s. [default: measured on the device]")
+@click.option("--optimizer-memory", type=click.Choice(("host",)), help="Keep and update optimizer states at the host.")
 @click.option("--accumulate", is_flag=True, help="Count gradients of earlier backward passes, which the step adds to.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="Algorithm, as for solve.")
 @click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Time limit of each solve.")
@@ -111,6 +118,8 @@ def torch(session: Session, /, **given: Any) -> int:
     asked = _Asked(**given)
     if asked.output is not None:
         common.check_writable("--output", asked.output)
+    if asked.host is not None and asked.output is not None:
+        raise click.UsageError("a plan with --host cannot be loaded from a file; the printed lines make it anew")
     if asked.measure and asked.costs is not None:
         raise click.UsageError("--measure and --costs exclude each other; give one")
     import remat.torch
@@ -125,6 +134,9 @@ def torch(session: Session, /, **given: Any) -> int:
         optimizer=asked.optimizer,
         reserve=asked.reserve,
         accumulate=asked.accumulate,
+        host=asked.host,
+        link=asked.link,
+        optimizer_memory=asked.optimizer_memory,
     )
     try:
         with common.user_code(session):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,10 +15,14 @@ from remat.cli.io_session import ExitCode, Session, writing
 from remat.cli.parameters import naming_option, option_of
 from remat.generate import FAMILIES, generate_rows
 from remat.generate.options import HOMES_OF_MODEL, flag
+from remat.units import format_size
 
 if TYPE_CHECKING:
+    from remat.cli.fit_remedies import Offloaded
+    from remat.generate.document import Document
     from remat.generate.models.instances import Workload
     from remat.generate.models.memory import Training
+    from remat.report.text.model_memory import Remedy
 
 HELP = """Compute the memory of a training step from a model's configuration, without a framework.
 
@@ -29,22 +33,25 @@ sequence, without recomputation and with every block recomputed.
 \b
   remat fit config.json --device H100 --optimizer adam --sequence 4096
   remat fit llama-3-8b --budget 24GB --sequence 8192 --lora rank=16 --loss-chunks 16
+  remat fit llama-3-8b --budget 24GB --sequence 8192 --host 256GB
   remat fit llama-3-8b --budget 80GB --lora rank=16 -o lora.json --plot memory.svg
   remat fit llama-3-70b --device H100 --data 64 --zero 3
 
 All options that are not about the answer are options of remat generate chain --config, too.
 
-Exit code 0: it fits. 3: parameters, gradients and states alone do not fit. 4: it does not fit even if every block is
-recomputed; remat solve searches all schedules of the instance that -o writes."""
+Times are those of --device. Without it, they are those of the fastest listed device that has the memory --budget.
+
+Exit code 0: it fits, with --host if need be. 3: parameters, gradients and states alone do not fit. 4: it does not fit
+even if every block is recomputed; remat solve searches all schedules of the instance that -o writes."""
 
 LEAST_BYTES = 10**6
 """A smaller budget is not plausible as a device's memory: its unit is missing."""
 
-NEAR = 1.1
-"""Factor within which a budget is the memory of a device."""
-
 FAMILY = FAMILIES["chain/model"]
-HOMES = tuple(parameter.name for parameter in HOMES_OF_MODEL)
+OF_HOST = ("link", "host_speed")
+"""Options of parameters at a host that change the remedies."""
+
+HOMES = tuple(parameter.name for parameter in HOMES_OF_MODEL if parameter.name not in OF_HOST)
 
 
 class _Command(click.Command):
@@ -62,7 +69,13 @@ class _Command(click.Command):
 @click.command("config", help=HELP, cls=_Command)
 @click.argument("config", type=click.Path())
 @click.option("-b", "--budget", metavar="SIZE", help="Device memory, for example 80GB. [default: the device's]")
-@click.option("-o", "--output", metavar="FILE", help="Write the instance, for remat solve (.gz too).")
+@click.option("--host", metavar="SIZE", help="Memory of a host to which the step may offload, for example 256GB.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the instance, for remat solve (.gz too); with --host: one that offloads, if it must.",
+)
 @click.option("--plot", metavar="FILE", help="Draw the memory as bars (.svg, .png, .pdf).")
 @common.format_option("table", "json")
 @common.verbosity_options
@@ -72,35 +85,28 @@ def command(
     /,
     config: str,
     budget: str | None,
+    host: str | None,
     output: str | None,
     plot: str | None,
     format_: str,
     **given: Any,
 ) -> int:
     """Compute, and print the table or JSON."""
-    from remat.cli.fit_remedies import remedies_of
-    from remat.errors import OptionError, RematError
+    from remat.cli.fit_remedies import Offloaded, remedies_of, why_no_offloading
     from remat.generate.models import memory
-    from remat.generate.models.chains import training_of, workload_of
-    from remat.generate.models.reading import read_model
     from remat.report.text import model_memory
 
     if config == common.STANDARD_STREAM:
         common.require_standard_input()
     _check_outputs(config, output, plot)
     options = {name: value for name, value in given.items() if value is not None}
-    _refuse_homes(config, budget, options)
+    _refuse_homes(config, budget, host, options)
+    of_host = None if host is None else _size("host", host)
+    assumed = _assume_device(options, budget)
     asked = {parameter.name: options.get(parameter.name, parameter.default) for parameter in FAMILY.parameters}
-    try:
-        size, reserve = _sizes(asked, budget)
-        work, training = workload_of(read_model(config), asked), training_of(asked)
-        instance = None if output is None else generate_rows("chain", "model", config=config, **options)
-    except RematError:
-        raise
-    except ValueError as error:
-        raise OptionError(naming_option(str(error), FAMILY)) from None
+    size, reserve = _sizes(asked, budget)
+    work, training, instance = _made(config, options, asked, writes=output is not None)
     available = max(0, size - reserve)
-    remark = "" if "device" in options else _remark_on_device(str(asked["device"]), size)
     found = memory.estimate(work, training, available)
 
     def both(ask: Any) -> Any:
@@ -108,43 +114,103 @@ def command(
 
     sequences = both(memory.longest_sequence)
     is_printed = format_ == "json" or not session.quiet
+    asks = found.chosen is None and (is_printed or of_host is not None)
+    remedies = remedies_of(work.model, asked, available, _generating(config, options), of_host) if asks else ()
     shown = model_memory.Asked(
         found=found,
-        about=_about(work, training, asked),
+        about=_about(work, training, asked, assumed is not None),
         budget=size,
         reserve=reserve,
         batches=both(memory.largest_batch),
         sequences=None if None in sequences else sequences,
-        remedies=remedies_of(work.model, asked, available, _generating(config, options))
-        if found.chosen is None and is_printed
-        else (),
-        remark=remark,
+        remedies=remedies,
+        remark=assumed or "",
     )
+    offloaded = [one for one in remedies if isinstance(one, Offloaded)]
+    hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
     if instance is not None and output is not None:
+        if hosted:
+            instance = generate_rows("chain", "model", config=config, **(options | dict(hosted[0].changes)))
         write_instance(instance, output)
     if plot is not None:
         from remat.report.plot.model_memory import plot_memory
 
         plot_memory(shown, plot)
+    fits = found.chosen is not None or bool(hosted)
     if format_ == "json":
+        more: dict[str, Any] = {"device": asked["device"]}
+        more |= {} if of_host is None else {"host": {"budget": of_host, "fits": fits}}
         with writing():
-            click.echo(json.dumps(model_memory.document(shown), indent=2))
+            click.echo(json.dumps(_with_commands(model_memory.document(shown) | more, remedies), indent=2))
     elif not session.quiet:
+        why = why_no_offloading(work.model, asked) if of_host is not None and not offloaded else ""
+        last = _at_host(found.chosen is not None, of_host, offloaded, why)
         with writing():
-            click.echo("\n".join(model_memory.lines(shown)))
-    if found.chosen is not None:
+            click.echo("\n".join([*model_memory.lines(shown), *last]))
+    if fits:
         return ExitCode.OK
-    return ExitCode.INFEASIBLE if found.static.total > available else ExitCode.UNKNOWN
+    static = found.static
+    least = static.total if of_host is None else static.parameters + static.states - of_host
+    return ExitCode.INFEASIBLE if least > available else ExitCode.UNKNOWN
 
 
-def _about(work: Workload, training: Training, asked: Mapping[str, Any]) -> str:
+def _made(
+    config: str, options: Mapping[str, Any], asked: Mapping[str, Any], *, writes: bool
+) -> tuple[Workload, Training, Document | None]:
+    """Return the workload, the training, and the instance if a file is to be written."""
+    from remat.errors import OptionError, RematError
+    from remat.generate.models.chains import training_of, workload_of
+    from remat.generate.models.reading import read_model
+
+    try:
+        work, training = workload_of(read_model(config), asked), training_of(asked)
+        instance = generate_rows("chain", "model", config=config, **options) if writes else None
+    except RematError:
+        raise
+    except ValueError as error:
+        raise OptionError(naming_option(str(error), FAMILY)) from None
+    return work, training, instance
+
+
+def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded], why: str) -> Iterator[str]:
+    """Yield the line that says whether offloading to a host makes the step fit, or `why` it cannot be planned."""
+    from remat.cli.fit_remedies import shown
+
+    if fits or (host is None and not offloaded):
+        return
+    best = offloaded[0] if offloaded else None
+    if host is None:
+        assert best is not None
+        said = f"the figures above are without a host; with one, it fits: {best.split}"
+    elif why:
+        said = f"not planned: {why}"
+    elif best is None or best.at_host > host:
+        said = f"no schedule was found that offloads to a host of {shown(host)}"
+        said += "" if best is None else f"; a host of {shown(best.at_host)} is enough"
+    else:
+        said = f"fits with offloading to a host of {shown(host)}: {best.split}"
+    yield ""
+    yield f"{'offloading':<18}{said}"
+
+
+def _with_commands(document: dict[str, Any], remedies: Sequence[Remedy]) -> dict[str, Any]:
+    """Return the document with the bytes at the host, and the commands, of remedies that have them."""
+    from remat.cli.fit_remedies import Offloaded
+
+    for row, remedy in zip(document.get("remedies", ()), remedies, strict=True):
+        if isinstance(remedy, Offloaded):
+            row |= {"at_host": remedy.at_host, "commands": list(remedy.commands)}
+    return document
+
+
+def _about(work: Workload, training: Training, asked: Mapping[str, Any], is_assumed: bool) -> str:
     words = [f"{work.setting.batch} x {work.setting.sequence:,} tokens", asked["dtype"], training.name]
     if training.has_master(work.setting.element):
         words += ["with an fp32 copy of the parameters"]
     if training.precision == "pure":
         words += ["no fp32 copy"] if asked["optimizer"].endswith(("8", "4")) else [f"states in {asked['dtype']}"]
     words += [f"loss in {work.setting.chunks} chunks"] if work.chunked else []
-    return ", ".join([*words, asked["device"]])
+    return ", ".join([*words, f"times of {asked['device']}" if is_assumed else asked["device"]])
 
 
 def _check_outputs(config: str, output: str | None, plot: str | None) -> None:
@@ -165,14 +231,16 @@ def _check_outputs(config: str, output: str | None, plot: str | None) -> None:
         common.check_plot(plot)
 
 
-def _refuse_homes(config: str, budget: str | None, options: Mapping[str, Any]) -> None:
+def _refuse_homes(config: str, budget: str | None, host: str | None, options: Mapping[str, Any]) -> None:
     """Refuse parameters and states as values, whose memory a schedule decides, and name the commands."""
     from remat.errors import OptionError
 
     name = next((name for name in HOMES if name in options), None)
     if name is None:
         return
-    solve = "remat solve FILE" + (f" --budget {budget}" if budget else "")
+    solve = "remat solve FILE" + (f" --budget {budget}" if budget else "") + (f" --budget host={host}" if host else "")
+    if not {"parameters", "states"} & options.keys():
+        options = {**options, "parameters": "device"}
     raise OptionError(
         "a schedule decides what is on the device, so make an instance and solve it: "
         f"{_generating(config, options)} -o FILE; {solve}",
@@ -188,34 +256,46 @@ def _generating(config: str, options: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
-def _remark_on_device(assumed: str, size: int) -> str:
-    """Name the assumed device, whose times are printed, if the budget is far from its memory; empty otherwise."""
-    from remat.generate.devices import devices
-    from remat.units import format_size
+def _assume_device(options: dict[str, Any], budget: str | None) -> str | None:
+    """Choose a device with the memory of the budget if none is named; return the remark on it."""
+    from remat.generate.devices import devices, fastest_with
 
-    memories = {name: int(entry["memory"]) for name, entry in devices().items() if entry.get("memory")}
-    if NEAR * size >= memories.get(assumed, 0):
-        return ""
-    near = [name for name, memory in memories.items() if size <= memory * NEAR and memory <= size * NEAR]
-    named = f" ({', '.join(near)})" if near else ""
-    whole = format_size(memories[assumed])
-    return f"times are those of {assumed} ({whole}); --device names another one{named}"
+    if "device" in options or budget is None:
+        return None
+    by_name = {parameter.name: parameter.default for parameter in FAMILY.parameters}
+    default, dtype = str(by_name["device"]), str(options.get("dtype", by_name["dtype"]))
+    alike = fastest_with(_size("budget", budget), dtype)
+    if default in alike:
+        return None
+    memory = format_size(int(devices()[(alike or [default])[0]]["memory"]))
+    if not alike:
+        return f"no listed device has this memory, so times are those of {default} ({memory}); --device names another"
+    options["device"] = alike[0]
+    others = f" ({', '.join(alike[1:])})" if alike[1:] else ""
+    named = f"times are those of {alike[0]} ({memory}), the fastest listed device of this size"
+    return f"{named}; --device names another{others}"
+
+
+def _size(name: str, text: str) -> int:
+    """Read the size of an option; a bare number that is no plausible memory is refused."""
+    from remat.errors import OptionError, QuantityError
+    from remat.units import parse_size
+
+    if text.isdecimal() and 0 < int(text[:20]) < LEAST_BYTES:
+        raise OptionError(f"{text} bytes: did you mean {text}GB?", argument=name)
+    try:
+        return parse_size(int(text) if text.isdecimal() else text)
+    except QuantityError as error:
+        raise OptionError(str(error), argument=name) from None
 
 
 def _sizes(asked: Mapping[str, Any], budget: str | None) -> tuple[int, int]:
     """Return the budget and the reserve in bytes."""
-    from remat.errors import OptionError, QuantityError
+    from remat.errors import OptionError
     from remat.generate.devices import rates
-    from remat.units import parse_size
 
-    known, reserve = rates(asked["device"], asked["dtype"]), int(asked["reserve"])
-    for name, bare in (("budget", budget), ("reserve", str(reserve))):
-        if bare is not None and bare.isdecimal() and 0 < int(bare[:20]) < LEAST_BYTES:
-            raise OptionError(f"{bare} bytes: did you mean {bare}GB?", argument=name)
-    try:
-        size = known.memory if budget is None else parse_size(int(budget) if budget.isdecimal() else budget)
-    except QuantityError as error:
-        raise OptionError(str(error), argument="budget") from None
+    known, reserve = rates(asked["device"], asked["dtype"]), _size("reserve", str(asked["reserve"]))
+    size = known.memory if budget is None else _size("budget", budget)
     if size is None:
         raise OptionError(f"the table has no memory size for {asked['device']}; give one", argument="budget")
     return size, reserve

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from remat.errors import QuantityError, RematError
 from remat.generate.devices import rates
 from remat.generate.models.chains import chain, training_of, workload_of
 from remat.generate.models.memory import Estimate, estimate
 from remat.generate.networks.parameters import States
 from remat.generate.options import flag
 from remat.report.text.model_memory import Remedy, blocks_of
-from remat.units import format_size, parse_size
+from remat.units import format_percent, format_size, parse_size, shown_base, size_to_paste
 
 if TYPE_CHECKING:
     from remat.generate.models.architecture import Model
@@ -23,22 +25,76 @@ CHEAP: Changes = {"loss_chunks": 16, "step": "fused"}
 """Options that save memory and change no result; each is tried with every other change."""
 
 SAME = "the same training"
+BY_LAYER = "each layer is updated right after its backward, so no clipping by the norm of all gradients"
+HOST = f"a host; {BY_LAYER}"
+LARGER_HOST = f"a larger host; {BY_LAYER}"
 OTHER = "a changed training"
 DEVICES = "more devices"
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
 
+_RANKS = f", both of one rank; exchanges at {States.network / 1e9:g} GB/s"
+
 HOST_TIME = "10s"
 """Time limit of the solve behind a line about the host."""
 
 
-def remedies_of(model: Model, asked: Mapping[str, Any], available: int, generating: str) -> tuple[Remedy, ...]:
+@dataclass(frozen=True, slots=True)
+class Offloaded(Remedy):
+    """Offloading to a host.
+
+    Attributes
+    ----------
+    at_host : int
+        Bytes at the host.
+    in_torch : str
+        The command that plans a PyTorch module in this way; may be empty.
+    changes : mapping
+        The changed options of the instance.
+    """
+
+    at_host: int = 0
+    in_torch: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The options, what the schedule needs and costs, and the commands that find it."""
+        told = [f"needs {self.split}", self.recomputed, f"at most +{format_percent(self.share)} time"]
+        return (
+            f"{self.options}: {self.note}",
+            "  " + ", ".join(filter(None, told)),
+            *(f"  {command}" for command in self.commands),
+            *([f"  plan that PyTorch runs, all states at the host: {self.in_torch}"] if self.in_torch else []),
+        )
+
+    @property
+    def split(self) -> str:
+        """The bytes on the device and at the host, in words."""
+        return f"{shown(self.needed)} on the device, {shown(self.at_host)} at the host"
+
+
+def shown(size: int) -> str:
+    """Return a size in the units of the table."""
+    return format_size(size, both=shown_base() is None)
+
+
+def remedies_of(
+    model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int | None = None
+) -> tuple[Remedy, ...]:
     """Return changes with which the step fits into so many bytes, by kind and then by extra time.
 
-    `generating` is the command that makes an instance with the options asked for.
+    Changes that keep the training as it is come first, then a host, then changes of the training's arithmetic, then
+    more devices. Of each change, the fastest combination with `CHEAP` options is listed.
 
-    Changes that keep the training as it is come first, then changes of its arithmetic, then more devices. Of each
-    change, the fastest combination with `CHEAP` options is listed.
+    Parameters
+    ----------
+    model, asked, available
+        The model, its options, and the bytes of the device without the reserve.
+    generating : str
+        The command that makes an instance with the options asked for.
+    host : int, optional
+        Bytes of the host. If offloading needs more, a larger host is listed after everything else.
     """
 
     def best(change: Changes) -> tuple[Changes, Estimate] | None:
@@ -46,8 +102,7 @@ def remedies_of(model: Model, asked: Mapping[str, Any], available: int, generati
 
     reserve = int(asked["reserve"])
     same = [_remedy(SAME, "", found, reserve) for found in [best({})] if found is not None]
-    if asked["data"] == 1:
-        same += list(_at_the_host(model, asked, available, generating))
+    hosted, larger = _at_hosts(model, asked, available, generating, host)
     other = [
         _remedy(OTHER, note, found, reserve)
         for note, change in _other_trainings(asked)
@@ -56,7 +111,9 @@ def remedies_of(model: Model, asked: Mapping[str, Any], available: int, generati
     ranks = ({"data": ranks, "zero": 3} for ranks in RANKS if ranks > asked["data"])
     more = next((found for change in ranks if (found := best(change)) is not None), None)
     devices = [] if more is None else [_remedy(DEVICES, "without the time of exchanges", more, reserve)]
-    return tuple(remedy for kind in (same, other, devices) for remedy in sorted(kind, key=lambda one: one.share))
+    return tuple(
+        remedy for kind in (same, hosted, other, devices, larger) for remedy in sorted(kind, key=lambda one: one.share)
+    )
 
 
 def _other_trainings(asked: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
@@ -116,55 +173,98 @@ def _written(changes: Mapping[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------- the host
 
 
-def _at_the_host(model: Model, asked: Mapping[str, Any], available: int, generating: str) -> Iterator[Remedy]:
-    """Yield optimizer states, or parameters, too, at the host, with the figures of a verified schedule."""
-    from remat.errors import RematError
+def _at_hosts(
+    model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int | None
+) -> tuple[list[Offloaded], list[Offloaded]]:
+    """Return the remedy at the host, and the one at a larger host if the host is too small."""
+    own = _at_the_host(model, asked, available, generating, host)
+    if own is not None:
+        return [own], []
+    larger = None if host is None else _at_the_host(model, asked, available, generating, None)
+    return [], [] if larger is None else [replace(larger, kind=LARGER_HOST)]
 
-    link = rates(str(asked["device"]), str(asked["dtype"])).host_link or States.link
+
+def _at_the_host(
+    model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int | None
+) -> Offloaded | None:
+    """Return parameters and states where a schedule places them, or all at the host, with its verified figures."""
+    link = asked["link"] or rates(str(asked["device"]), str(asked["dtype"])).host_link or States.link
     homes: tuple[tuple[Changes, str, Callable[[], dict[str, Any]]], ...] = (
-        ({"states": "host"}, "weight-offload", dict),
+        ({"parameters": "any", "states": "any"}, "weight-offload", dict),
         ({"parameters": "host"}, "l2l", lambda: {"activations": "device", "recompute": True}),
     )
     for change, algorithm, parameters in homes:
         chunks = CHEAP["loss_chunks"]
         more = {} if asked["loss_chunks"] >= chunks else {"loss_chunks": chunks}
         try:
-            found = _solved(model, dict(asked) | change | more, available, algorithm, parameters())
+            found = _solved(model, dict(asked) | change | more, available, host, algorithm, parameters())
         except (ValueError, RematError):  # a model that is trained in part, or no chain
-            return
+            return None
         if found is not None:
             needed, share, recomputed, at_host = found
             options, budget = _written(change | more), _typed(available + int(asked["reserve"]))
-            yield Remedy(
-                kind=SAME,
+            budgets = f"-b device={budget}"
+            budgets += "" if host is None else f" -b host={_typed(host)}"
+            return Offloaded(
+                kind=HOST,
                 options=options,
-                note=f"{format_size(at_host)} at the host, {link / 1e9:g} GB/s to it",
+                note=f"{link / 1e9:g} GB/s to the host" + (_RANKS if asked["data"] > 1 else ""),
                 needed=needed,
                 share=share,
                 recomputed=recomputed,
-                commands=(f"{generating} {options} -o step.json", f"remat solve step.json -b device={budget}"),
+                commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
+                at_host=at_host,
+                changes=change | more,
+                in_torch=_in_torch(asked, budget, host or at_host, link)
+                if "states" in change and asked["data"] == 1
+                else "",
             )
-            return
+    return None
+
+
+def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
+    """Return why no instance of these options offloads parameters and states; empty if one does."""
+    given = {name: value for name, value in asked.items() if name != "config"}
+    try:
+        chain(config=model, **(given | {"parameters": "any", "states": "any"}))  # type: ignore[arg-type]
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _in_torch(asked: Mapping[str, Any], budget: str, host: int, link: float) -> str:
+    """Return the command that plans a PyTorch module with the states of its optimizer at the host."""
+    size = size_to_paste(host, up=True).replace(" ", "")
+    at_host = f"--host {size} --link {link / 1e9:g}GB/s --optimizer-memory host"
+    return f"remat fit torch MODULE:FACTORY --budget {budget} --optimizer {asked['optimizer']} {at_host}"
 
 
 def _typed(size: int) -> str:
     """Return a size as an option takes it, without loss."""
-    text = format_size(size).replace(" ", "")
-    return text if parse_size(text) == size else str(size)
+    for text in (format_size(size), format_size(size, both=True).partition(" (")[0]):
+        try:
+            if parse_size(text) == size:
+                return text.replace(" ", "")
+        except QuantityError:  # rounded: no whole number of bytes
+            continue
+    return str(size)
 
 
 def _solved(
-    model: Model, options: Mapping[str, Any], available: int, algorithm: str, parameters: dict[str, Any]
+    model: Model,
+    options: Mapping[str, Any],
+    available: int,
+    host: int | None,
+    algorithm: str,
+    parameters: dict[str, Any],
 ) -> tuple[int, float, str, int] | None:
     """Return bytes, overhead, recomputed part and bytes at the host of a schedule; None if none was found."""
     import remat
 
     given = {name: value for name, value in options.items() if name != "config"}
     instance = remat.load(chain(config=model, **given))  # type: ignore[arg-type]
-    budget = available + int(options["reserve"])
-    result = remat.solve(
-        instance, budget={"device": budget}, algorithm=algorithm, time_limit=HOST_TIME, options=parameters
-    )
+    budget = {"device": available + int(options["reserve"]), "host": host}
+    result = remat.solve(instance, budget=budget, algorithm=algorithm, time_limit=HOST_TIME, options=parameters)
     if result.report is None or result.overhead is None:
         return None
     runs = sum(row.decision == "recomputed" for row in result.stage_decisions)

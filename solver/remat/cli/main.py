@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), ExitCode.USAGE)
     except OptionError as error:
-        return _complain(_with_flag(error), ExitCode.USAGE)
+        return _complain(_with_flag(error, session.arguments), ExitCode.USAGE)
     except RematError as error:
         return _complain(str(error), ExitCode.USAGE, getattr(error, "more", ()))
     except ClaimError as error:
@@ -240,13 +240,36 @@ def _with_what_is_near(error: click.UsageError) -> str:
     return error.message.rstrip(".") + (f"; {hint}" if hint else "")
 
 
-def _with_flag(error: OptionError) -> str:
-    """Return an error's message, with the command-line option in place of the library's argument."""
+def _with_flag(error: OptionError, arguments: Sequence[str]) -> str:
+    """Return an error's message, with the option or the file of the command line in place of the library's argument."""
     if error.option:
         return f"--option {error.option}: {error.message}"
-    if error.argument:
-        return f"--{FLAGS.get(error.argument, error.argument).replace('_', '-')}: {error.message}"
-    return error.message
+    if not error.argument:
+        return error.message
+    name = FLAGS.get(error.argument, error.argument).replace("_", "-")
+    flags, files = _asked_of(arguments)
+    if f"--{name}" not in flags and name in files:
+        return f"{files[name]}: {error.message}"
+    return f"--{name}: {error.message}"
+
+
+def _asked_of(arguments: Sequence[str]) -> tuple[set[str], dict[str, str]]:
+    """Return the options of the command that was called, and its named arguments with their texts."""
+    command: click.Command = cli
+    rest, name = list(arguments), "remat"
+    with suppress(click.ClickException, click.exceptions.Exit, IndexError):
+        while isinstance(command, click.Group):
+            found, next_one, rest = command.resolve_command(click.Context(command, resilient_parsing=True), rest)
+            if next_one is None:
+                return set(), {}
+            command, name = next_one, found or ""
+        with command.make_context(name, list(rest), resilient_parsing=True) as context:
+            parameters = command.get_params(context)
+            flags = {flag for one in parameters if isinstance(one, click.Option) for flag in one.opts}
+            named = (one.name or "" for one in parameters if isinstance(one, click.Argument))
+            texts = {key: context.params.get(key) for key in named}
+        return flags, {key: text for key, text in texts.items() if isinstance(text, str)}
+    return set(), {}
 
 
 def _of_whom(error: AlgorithmError) -> str:

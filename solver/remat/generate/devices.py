@@ -13,6 +13,9 @@ from remat.errors import OptionError
 DEFAULT = "A100"
 """The default device of generators and costs."""
 
+NEAR = 1.1
+"""Factor within which two sizes are about the same memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -50,6 +53,16 @@ def rates(name: str, dtype: str, *, argument: str = "device") -> Rates:
         For an unknown name, or a type for which the device has no rate.
     """
     return rates_in(devices(), name, dtype, argument=argument)
+
+
+def fastest_with(memory: int, dtype: str) -> list[str]:
+    """Return the shipped devices with about so much memory: the nearest size, and of equal sizes the fastest, first."""
+    found = []
+    for name, entry in devices().items():
+        own = int(entry.get("memory") or 0)
+        if dtype in entry["flops"] and own <= NEAR * memory and memory <= NEAR * own:
+            found.append((max(own, memory) / min(own, memory), -float(entry["flops"][dtype]), name))
+    return [name for *_, name in sorted(found)]
 
 
 def platform(name: str) -> str:

@@ -78,6 +78,6 @@ def _of_devices(problem: Problem, solver: Algorithm) -> str:
         return f"task such as {graph.described(task, repr)}, whose time depends on the type of the processor"
     if graph.tied:
         return f"task such as {graph.described(min(graph.tied), repr)}, which is tied to processors"
-    if graph.placeable:
+    if graph.placeable and not solver.open_places:
         return f"input such as {graph.values[graph.placeable[0].value]!r}, whose place is the schedule's choice"
     return ""

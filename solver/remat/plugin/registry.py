@@ -116,6 +116,8 @@ class Algorithm:
         Whether it supports tasks of kind `dag` that run in several memories at once.
     ranks : bool
         Whether it supports chains whose states are sharded over ranks or placed by the schedule.
+    open_places : bool
+        Whether it supports chains whose states are placed by the schedule, without ranks.
     streams : bool
         Whether it supports work without end, and answers with a period: task graphs and pipelines that run for one
         sample after the other, or chains whose training steps follow each other.
@@ -181,6 +183,7 @@ class Algorithm:
     devices: bool = False
     collectives: bool = False
     ranks: bool = False
+    open_places: bool = False
     streams: bool = False
     slices: bool = False
     divide: str = ""

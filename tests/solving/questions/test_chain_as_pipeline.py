@@ -43,10 +43,12 @@ def test_devices_hold_what_the_working_memory_holds():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"optimizer_memory": "host"}, "keeps them in 'host'"),
+        (
+            {"optimizer_memory": "host"},
+            "in 'host' .*: generate it with optimizer states on the device, or set",
+        ),
         ({"parameter_memory": "host"}, "keeps them in 'host'"),
         ({"parameter_memory": "any"}, "leaves their place to the schedule"),
-        ({"static_memory": 5}, "no static memory"),
         ({"in_place": True}, "in place"),
         ({"stages": [STAGE | {"bucket_size": 2}]}, "bucket_size"),
         ({"stages": [STAGE | {"variants": [{"saved_size": 1}]}]}, "variants"),

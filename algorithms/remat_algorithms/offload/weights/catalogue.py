@@ -48,6 +48,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         requires=("ortools",),
         several_memories=True,
         devices=True,
+        open_places=True,
         anytime=True,
         several_processors=True,
         trials=(_SEVERAL_MEMORIES,),

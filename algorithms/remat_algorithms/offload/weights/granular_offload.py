@@ -94,8 +94,9 @@ class _Search:
         setting = self.setting
         helper = setting.helper
         assert helper is not None
-        here = Choice(again=self.again, home=setting.device)
-        there = Choice(True, helper, self.again, home=setting.machine.processors[helper].memory)
+        host = setting.machine.processors[helper].memory
+        here = Choice(again=self.again, home=setting.device, state_home=setting.device)
+        there = Choice(True, helper, self.again, home=host, state_home=host)
         choices = [there if index in away else here for index in range(len(setting.stages))]
         return Training(setting, choices, Manner(one_ahead=True))
 

@@ -8,13 +8,16 @@ Here, the linear relaxation of such a program (`fraction_program`) is solved for
 rounded to whole values of whole stages: at thresholds, and with the errors carried from stage to stage, which keeps the
 shares of a row of equal blocks. Each rounded choice becomes a schedule (`dispatch`). The fastest one that fits is
 improved by changes of single stages; of very short chains, all choices are tried.
+
+If the schedule chooses homes, this search has the parameters on the device and the states outside it. A second one
+begins with the states of as many stages as fit on the device, and also moves homes.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -25,7 +28,7 @@ from remat_algorithms.kit.programs.solver_status import Outcome
 from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights.fraction_program import FractionProgram
-from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
+from remat_algorithms.offload.weights.parameters import Choice, Choices, Place, Setting
 from remat_algorithms.offload.weights.training_program import Manner, Training
 from remat_algorithms.offload.weights.zero_family import least_that_fits, setting_of, with_places
 
@@ -116,8 +119,10 @@ def solve(problem: Problem, options: OffMateOptions, context: Context) -> Propos
     if search.best is None:
         return Proposal(least=search.least_memory(), termination=context.termination)
     search.improve(options.evaluations)
-    assert search.best is not None
-    return Proposal(steps=search.best.steps, makespan=search.makespan, termination=context.termination)
+    if setting.is_open:
+        search.place(options.evaluations)
+    notes = tuple(setting.homes_in_words(search.best.training.choices))
+    return Proposal(steps=search.best.steps, makespan=search.makespan, termination=context.termination, notes=notes)
 
 
 class _Search(Incumbent[_Found]):
@@ -132,8 +137,11 @@ class _Search(Incumbent[_Found]):
 
     def start(self) -> None:
         """Try fixed choices, and the rounded ones of each model budget."""
-        for decisions in self._fixed():
-            self._evaluate(decisions)
+        for place in self.setting.places:
+            for decisions in self._fixed(place):
+                self._evaluate(decisions)
+            if self.best is not None:
+                break
         capacity = self.setting.machine.memories[self.setting.device].capacity
         if capacity is None or self.count > MOST_STAGES:
             return
@@ -148,12 +156,13 @@ class _Search(Incumbent[_Found]):
                 for decisions in self._rounded(program, answer.solution):
                     self._evaluate(decisions)
 
-    def _fixed(self) -> Iterator[Decisions]:
+    def _fixed(self, place: Place = (None, None)) -> Iterator[Decisions]:
         """Yield choices that do not depend on the budget: nothing leaves, or everything, with and without reruns."""
         for updater in self.updaters:
             for away, again, streams in itertools.product((False, True), repeat=3):
                 choices = [
-                    Choice(streams and index in self.movable[:-1], updater, again) for index in range(self.count)
+                    Choice(streams and index in self.movable[:-1], updater, again, home=place[0], state_home=place[1])
+                    for index in range(self.count)
                 ]
                 yield tuple(Decision(choice, away, away) for choice in choices)
 
@@ -226,6 +235,58 @@ class _Search(Incumbent[_Found]):
             if self._evaluate(key):
                 stale = 0
 
+    def place(self, evaluations: int) -> None:
+        """Hold the states of as many stages as fit on the device, then change homes and decisions of single stages."""
+        assert self.best is not None
+        states = self.setting.places[-1][1]
+        if states is not None:
+            left = self.best.decisions
+            held = tuple(self._at(one, (one.choice.home, states)) for one in left)
+            for order in (range(self.count), range(self.count)[::-1]):
+                self._most(left, held, list(order))
+        tries, improves = evaluations, True
+        while improves:
+            improves = False
+            for index in reversed(range(self.count)):
+                for changed in self._changes(index):
+                    known = self.best.decisions
+                    key = (*known[:index], changed, *known[index + 1 :])
+                    if key in self.tried:
+                        continue
+                    if tries <= 0 or self.context.stopped:
+                        return
+                    tries -= 1
+                    improves = self._evaluate(key) or improves
+
+    def _most(self, left: Decisions, held: Decisions, order: list[int]) -> None:
+        """Replace decisions of as many first stages of an order as fit (by bisection)."""
+
+        def fits(number: int) -> bool:
+            some = set(order[:number])
+            key = tuple(held[k] if k in some else one for k, one in enumerate(left))
+            self._evaluate(key)
+            return self.tried.get(key, False)
+
+        low, high = 0, len(order) + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+
+    def _at(self, decision: Decision, place: Place) -> Decision:
+        return replace(decision, choice=self.setting.placed_at(decision.choice, place))
+
+    def _changes(self, index: int) -> Iterator[Decision]:
+        """Yield changes of one decision for a stage: its homes, or whether something leaves or runs again."""
+        assert self.best is not None
+        now = self.best.decisions[index]
+        if index in self.setting.updated:
+            yield from (self._at(now, place) for place in self.setting.places)
+        yield replace(now, choice=replace(now.choice, again=not now.choice.again), saved=False)
+        yield replace(now, choice=replace(now.choice, again=False), saved=not now.saved)
+        yield replace(now, input=not now.input)
+        if index in self.movable:
+            yield replace(now, choice=replace(now.choice, streams=not now.choice.streams))
+
     def _options(self, index: int) -> Iterator[Decision]:
         """Yield the possible decisions for a stage."""
         updaters = self.updaters if index in self.setting.updated else [0]
@@ -237,7 +298,7 @@ class _Search(Incumbent[_Found]):
 
     def least_memory(self) -> LeastBudget | None:
         """Name the minimum memory at which one of the fixed choices fits."""
-        fixed = set(self._fixed())
+        fixed = {decisions for place in self.setting.places for decisions in self._fixed(place)}
         overfull = [entry for entry in self.overfull if entry[1].decisions in fixed]
         return least_that_fits(self.setting.machine, overfull)
 

@@ -6,8 +6,10 @@ names them, or leaves them to the schedule, stage by stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from remat.plugin import ChainInstance, OptionError, Problem, TaskGraph
@@ -75,8 +77,8 @@ class Choice:
         Whether its forward is recomputed.
     keeps : bool
         Whether gathered parameters stay from forward to backward.
-    home : int or None
-        The home of its parameters and optimizer states, if that is open; None: the setting's.
+    home, state_home : int or None
+        The homes of its parameters and of its optimizer states, if they are open; None: the setting's.
     helped : int
         The part that the helper runs next to the parameters: 0 nothing, 1 its first forward (recomputed on the
         device), 2 its forward and its backward.
@@ -91,6 +93,7 @@ class Choice:
     again: bool = False
     keeps: bool = False
     home: int | None = None
+    state_home: int | None = None
     helped: int = 0
     delay: int = 0
     yields: bool = False
@@ -98,6 +101,9 @@ class Choice:
 
 Choices = list[Choice]
 """One choice per stage."""
+
+Place = tuple[int | None, int | None]
+"""The homes of a stage's parameters and of its optimizer states; None: the setting's."""
 
 
 class Setting:
@@ -185,12 +191,39 @@ class Setting:
 
     def homes(self, choice: Choice) -> tuple[int, int]:
         """Return the homes of the parameters and of the optimizer state of a stage."""
-        if choice.home is None:
-            return self.parameter_home, self.optimizer_home
+        parameters = choice.home if self.open_parameters else None
+        states = choice.state_home if self.open_states else None
         return (
-            choice.home if self.open_parameters else self.parameter_home,
-            choice.home if self.open_states else self.optimizer_home,
+            self.parameter_home if parameters is None else parameters,
+            self.optimizer_home if states is None else states,
         )
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The homes of parameters and of states among which the schedule chooses; None: the setting's home."""
+        parameters = [None, self.refuge] if self.open_parameters and self.refuge is not None else [None]
+        states = [None, self.device] if self.open_states and self.optimizer_home != self.device else [None]
+        return list(itertools.product(parameters, states))
+
+    def placed_at(self, choice: Choice, place: Place) -> Choice:
+        """Return a choice with other homes; the device updates where states move to it, and the helper where back."""
+        updater = choice.updater
+        if place[1] != choice.state_home:
+            updater = 0 if place[1] == self.device else self.helper or 0
+        return replace(choice, home=place[0], state_home=place[1], updater=updater)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the schedule chooses homes of stages that have an update."""
+        return len(self.places) > 1 and bool(self.updated)
+
+    def homes_in_words(self, choices: Sequence[Choice]) -> Iterator[str]:
+        """Yield the homes that the schedule chose, with their numbers of stages."""
+        for place, what in enumerate(("parameters", "optimizer states")):
+            if (self.open_parameters, self.open_states)[place]:
+                count = Counter(self.homes(choices[index])[place] for index in self.updated)
+                rows = [f"{count[home]} in {self.machine.memories[home].name}" for home in sorted(count)]
+                yield f"stages whose {what} live in each memory: {', '.join(rows)}"
 
     def initial(self, choices: Sequence[Choice]) -> tuple[tuple[int, int], ...]:
         """Return the homes of inputs that the schedule chooses, as (value, memory)."""

@@ -10,6 +10,9 @@ transfers overlap with computation. The choice is NP-hard, and this is a heurist
    For very short chains, all choices are tried.
 3. A processor next to the parameters may also run forwards and backwards
    (`remat_algorithms.offload.weights.host_compute`).
+4. If the schedule chooses homes, parameters are on the device and states outside it at first. If nothing fits, the
+   parameters of the fewest stages are outside. A second local search begins with the states of as many stages as fit on
+   the device, and moves homes.
 """
 
 from __future__ import annotations
@@ -48,6 +51,10 @@ HELPED = 3
 """Factor for the number of tried changes if a helper runs forwards and backwards."""
 WORSE_HELPED = 0.01
 """The same if a helper runs forwards and backwards: then more small changes exist."""
+MOST_HELD = 16
+"""Maximum number of tried prefixes of stages whose states are on the device, if both memories are small."""
+MOVED = 0.3
+"""Probability that the local search moves homes, if the schedule chooses them."""
 BACK = 0.05
 """Probability of a return to the best solution after a rejection."""
 
@@ -135,7 +142,43 @@ class _Search(Incumbent[_Found]):
                 break
         if self.setting.may_be_helped:
             self._helped_starts()
+        if self.best is None and self.setting.is_open:
+            self._homed_starts()
         return self.best
+
+    def _homed_starts(self) -> None:
+        """Place the parameters of as few stages as necessary outside, or the states of as many as fit on the device."""
+        setting, (parameters, states) = self.setting, self.setting.places[-1]
+        plain = [Choice(updater=self.updaters[0])] * self.count
+        bases = [plain, [replace(choice, again=True) for choice in plain]]
+        for base in bases if self.best is None and parameters is not None else ():
+            there = [replace(setting.placed_at(choice, (parameters, None)), streams=True) for choice in base]
+            for order in self._orders():
+                self._change(base, there, order)
+        for base in bases if self.best is None and states is not None else ():
+            self._some_held(base)
+        if self.best is None or states is None:
+            return
+        left = list(self.best.training.choices)
+        held = [setting.placed_at(choice, (choice.home, states)) for choice in left]
+        for order in self._orders():
+            if self.context.stopped or self.is_fastest:
+                return
+            self._change(held, left, order)
+
+    def _some_held(self, base: Choices) -> None:
+        """Hold the states of some first stages on the device: both memories may be too small for all of them."""
+        for order in self._orders():
+            for number in sorted({part * len(order) // MOST_HELD for part in range(1, MOST_HELD + 1)}):
+                if self.best is not None or self.context.stopped:
+                    return
+                some = set(order[:number])
+                self._evaluate(
+                    [
+                        self.setting.placed_at(c, (c.home, self.setting.device)) if k in some else c
+                        for k, c in enumerate(base)
+                    ]
+                )
 
     def _helped_starts(self) -> None:
         """Let the helper run the best number of first stages, or one more or less; then update some on the device."""
@@ -156,7 +199,8 @@ class _Search(Incumbent[_Found]):
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
         """Try all choices if they are few enough; otherwise flip and exchange, sometimes for the worse."""
-        ways = len(self.updaters) ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
+        each = len(self.updaters) * len(self.setting.places)
+        ways = each ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
         if ways <= evaluations:
             for choices in self._all_choices():
                 if self.context.stopped or self.is_fastest:
@@ -168,6 +212,10 @@ class _Search(Incumbent[_Found]):
         elif ways > evaluations:
             self._walk(best, evaluations)
             self._trim()
+            if self.setting.is_open:
+                self._homed_starts()
+                self._walk(self.best or best, evaluations, moves_homes=True)
+                self._trim()
         return self.best or best
 
     def _starts(self, updater: int) -> None:
@@ -210,10 +258,14 @@ class _Search(Incumbent[_Found]):
 
     def _fewest(self, base: Choices, order: list[int], changed: Callable[[Choice], Choice]) -> None:
         """Change the smallest prefix of an order with which everything fits (by bisection)."""
+        self._change(base, [changed(choice) for choice in base], order)
+
+    def _change(self, base: Choices, other: Choices, order: list[int]) -> None:
+        """Take the other choices for the smallest prefix of an order with which everything fits (by bisection)."""
 
         def fits(number: int) -> bool:
             some = set(order[:number])
-            return self._evaluate([changed(c) if k in some else c for k, c in enumerate(base)]) is not None
+            return self._evaluate([other[k] if k in some else c for k, c in enumerate(base)]) is not None
 
         low, high = 0, len(order)
         if fits(low) or not order or not fits(high):
@@ -234,7 +286,7 @@ class _Search(Incumbent[_Found]):
         self.take(found, outcome.makespan, rank=found.cost)
         return found
 
-    def _walk(self, best: _Found, evaluations: int) -> None:
+    def _walk(self, best: _Found, evaluations: int, *, moves_homes: bool = False) -> None:
         chance, setting = self.context.random(), self.setting
         helps = setting.may_be_helped
         worse = WORSE_HELPED if helps else WORSE
@@ -243,7 +295,12 @@ class _Search(Incumbent[_Found]):
             if self.context.stopped or self.is_fastest:
                 return
             choices = list(current.training.choices)
-            choices = host_compute.changed(setting, choices, chance) if helps else self._changed(choices, chance)
+            if helps:
+                choices = host_compute.changed(setting, choices, chance)
+            elif moves_homes and chance.random() < MOVED:
+                choices = self._moved(choices, chance)
+            else:
+                choices = self._changed(choices, chance)
             found = self._evaluate(choices)
             if found is not None and found.cost < best.cost:
                 best = found
@@ -274,11 +331,27 @@ class _Search(Incumbent[_Found]):
                 (False, True) if index in movable else (False,),
                 self.updaters if index in updated else (0,),
                 (False, True),
+                self.setting.places if index in updated else [(None, None)],
             )
             for index in range(self.count)
         ]
         for row in itertools.product(*rows):
-            yield [Choice(*ways) for ways in row]
+            yield [
+                Choice(streams, updater, again, home=home, state_home=states)
+                for streams, updater, again, (home, states) in row
+            ]
+
+    def _moved(self, choices: Choices, chance: random.Random) -> Choices:
+        """Move the homes of a stage, or exchange them between two."""
+        setting = self.setting
+        one, other = chance.choice(setting.updated), chance.choice(setting.updated)
+        places = [(choices[index].home, choices[index].state_home) for index in (one, other)]
+        if places[0] == places[1] or chance.random() < 0.5:
+            choices[one] = setting.placed_at(choices[one], chance.choice(setting.places))
+        else:
+            choices[one] = setting.placed_at(choices[one], places[1])
+            choices[other] = setting.placed_at(choices[other], places[0])
+        return choices
 
     def _changed(self, choices: Choices, chance: random.Random) -> Choices:
         """Move an update, or flip or exchange offloaded or recomputed stages."""
@@ -346,8 +419,10 @@ def _notes(training: Training) -> tuple[str, ...]:
     choices = [training.choices[index] for index in training.setting.updated]
     leave = sum(choice.streams for choice in choices)
     elsewhere = sum(choice.updater != 0 for choice in choices)
-    counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
+    what = f"{leave} offload them between forward and backward, {elsewhere} are updated outside the device"
+    counted = f"{len(choices)} stages with parameters: {what}"
     notes = [counted]
+    notes += training.setting.homes_in_words(training.choices)
     again = sum(Training.twice(choice) for choice in training.choices)
     if again:
         notes.append(f"{again} of {len(training.choices)} forwards are recomputed")

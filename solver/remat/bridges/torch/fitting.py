@@ -107,6 +107,7 @@ class Fitted:
         choices = self.choices
         given = {"budget": choices.budget, "optimizer": choices.optimizer, "costs": choices.costs}
         given |= {"reserve": choices.reserve, "accumulate": choices.accumulate or None}
+        given |= {name: getattr(choices, name) for name in ("host", "link", "optimizer_memory")}
         said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         return "import remat.torch", f"model = remat.torch.compile(model, {said})"
 

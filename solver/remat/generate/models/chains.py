@@ -43,6 +43,7 @@ def chain(
     states: str | None = None,
     link: float | None = None,
     host_speed: float | None = None,
+    network: float | None = None,
     flops: float | None = None,
     bandwidth: float | None = None,
     device: str = MODEL_DEVICE,
@@ -74,6 +75,8 @@ def chain(
     link, host_speed : float, optional
         Bytes/s each way to the host (default: the device's of the table), and the host's speed at updates, the device's
         being 1 (default: 1/16).
+    network : float, optional
+        Bytes/s from each rank to the next, if parameters are values (default: 25 GB/s).
     flops, bandwidth, device
         Properties of the device.
     **training
@@ -92,23 +95,21 @@ def chain(
     trained = read_training(**training)
     check.integer("reserve", reserve)
     home = parameters or ("static" if states is None else "device")
-    made, stages = _document(work, dtype, trained, home, reserve)
+    speed = States.network if network is None else network
+    made, stages = _document(work, dtype, trained, home, reserve, speed)
     if home in STATIC:
-        _refuse_without_values(states=states, link=link, host_speed=host_speed)
+        _refuse_without_values(states=states, link=link, host_speed=host_speed, network=network)
         return made
-    placed = States(
-        optimizer=trained.moments,
-        parameters=home,
-        states=states or "host",
-        data=trained.data,
-        zero=trained.zero,
-        link=link or rates(device, dtype).host_link or States.link,
-        host_speed=States.host_speed if host_speed is None else host_speed,
-    )
-    return _with_values(made, work, stages, trained, placed)
+    if network is not None and trained.data == 1:
+        raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
+    link = link or rates(device, dtype).host_link or States.link
+    speeds = {"link": link, "host_speed": host_speed, "network": network}
+    return _with_values(made, work, stages, trained, {"parameters": home, "states": states or "host"} | speeds)
 
 
-def _document(work: Workload, dtype: str, training: Training, home: str, reserve: int) -> tuple[Document, Stages]:
+def _document(
+    work: Workload, dtype: str, training: Training, home: str, reserve: int, network: float
+) -> tuple[Document, Stages]:
     """Return the chain with its static memory, and its stages."""
     stages = stages_of(work)
     fixed = static_of(work, training)
@@ -119,7 +120,7 @@ def _document(work: Workload, dtype: str, training: Training, home: str, reserve
     made = document(
         kind="chain",
         name=name_of(work, dtype),
-        description=described(work, dtype) + _trained(training, home, reserve),
+        description=described(work, dtype) + _trained(training, home, reserve, network),
         units=SECONDS_AND_BYTES,
         static_memory=static or None,
         input_size=stages.source,
@@ -130,8 +131,12 @@ def _document(work: Workload, dtype: str, training: Training, home: str, reserve
     return made, stages
 
 
-def _with_values(made: Document, work: Workload, stages: Stages, training: Training, states: States) -> Document:
+def _with_values(
+    made: Document, work: Workload, stages: Stages, training: Training, given: Mapping[str, Any]
+) -> Document:
     """Return the document with parameters as values; the reserve stays static."""
+    said = {name: value for name, value in given.items() if value is not None}
+    states = States(optimizer=training.moments, data=training.data, zero=training.zero, **said)
     _check_values(work, training, states.parameters)
     element, sizes = work.setting.element, []
     for part, *_ in stages.parts:
@@ -167,11 +172,13 @@ def _add_step(stages: Stages, fixed: Static) -> None:
         stages.rows[0] = first | {"name": f"{first['name']}, optimizer step", "backward_workspace": missing}
 
 
-def _trained(training: Training, home: str, reserve: int) -> str:
+def _trained(training: Training, home: str, reserve: int, network: float) -> str:
     """Return what a description says of the training."""
     words = ["parameters left out" if home == "none" else f"optimizer {training.name}"]
     words += ["states in the parameters' type"] if training.precision == "pure" else []
-    words += [f"{training.data} ranks, ZeRO {training.zero}"] if training.data > 1 else []
+    if training.data > 1:
+        between = "" if home in STATIC else f", {network / 1e9:g} GB/s between them"
+        words += [f"{training.data} ranks, ZeRO {training.zero}{between}"]
     words += [f"{reserve:,} bytes in reserve"] if reserve else []
     return "".join(f", {each}" for each in words)
 

@@ -115,7 +115,7 @@ def flow_of(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) ->
 
 def _check(graph: TaskGraph, machine: Machine, steps: Steps) -> None:
     if graph.parts or steps.paired is not None or (steps.on is not None and steps.on.items.any()):
-        raise OptionError("a program has one processor; the schedule uses several", argument="schedule")
+        raise OptionError(_several(machine, steps), argument="schedule")
     if (steps.amount[steps.kind == StepKind.COPY] != WHOLE).any():
         raise OptionError("the schedule copies parts of values; a program copies them whole", argument="schedule")
     names = {processor.name for processor in machine.processors}
@@ -124,6 +124,14 @@ def _check(graph: TaskGraph, machine: Machine, steps: Steps) -> None:
             ends = " to ".join(machine.memories[end].name for end in (link.source, link.target))
             why = "is synchronous, compresses, delivers late, or shares a second channel"
             raise OptionError(f"the link from {ends} {why}; a program has plain links", argument="machine")
+
+
+def _several(machine: Machine, steps: Steps) -> str:
+    """Return why a schedule of several processors is no program, and what gives one."""
+    names = [processor.name for processor in machine.processors]
+    others = [] if steps.on is None else [names[index] for index in sorted(set(steps.on.items.tolist())) if index]
+    why = "a program has one processor; the schedule uses several"
+    return f"{why}: solve with a `machine` without {', '.join(others)}" if others else why
 
 
 class _Sweep:

@@ -6,22 +6,26 @@ pipeline cannot express it (`_refusals`). Therefore a plan is valid for the chai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from remat.errors import OptionError
 from remat.instance.chain import ChainInstance, Stage
 from remat.instance.machine import ANY
+from remat.solving.budget import Budget
+from remat.solving.relative_budget import plain_budget, share_of
+from remat.units import Units, format_size, parse_budget
 
 CARRIED = frozenset(
     {
         *("name", "units", "stages", "loss", "backward_reads", "machine"),
         *("forward_time", "saving_forward_time", "backward_time", "output_size", "saved_size", "gradient_size"),
         *("forward_workspace", "saving_workspace", "backward_workspace", "parameter_size", "parameter_gradient_size"),
-        *("optimizer_size", "update_time", "repeat"),
+        *("optimizer_size", "update_time", "repeat", "static_memory"),
     }
 )
-"""Fields of a chain and its stages that a pipeline has, too. Of the machine: how much its working memory holds."""
+"""Fields of a chain and its stages that a pipeline has, too. Of the machine: how much its working memory holds. Static
+memory reduces the memory of each device (`static_bytes`)."""
 
 WITHOUT_MEANING = frozenset(
     {
@@ -35,7 +39,7 @@ compression."""
 
 REFUSED = frozenset(
     {
-        *("sharding", "staleness", "variants", "parameter_memory", "optimizer_memory", "static_memory", "in_place"),
+        *("sharding", "staleness", "variants", "parameter_memory", "optimizer_memory", "in_place"),
         "bucket_size",
     }
 )
@@ -61,6 +65,7 @@ def document_of_chain(
             )
     for reason in _refusals(chain):
         raise OptionError(reason, argument="instance")
+    static = static_bytes(chain)
     layers = [_layer(stage) for stage in chain.stages]
     last = layers[-1]
     if last["repeat"] > 1 and (chain.loss.time or chain.loss.workspace):
@@ -70,6 +75,8 @@ def document_of_chain(
     last["backward_workspace"] = max(last["backward_workspace"], chain.loss.workspace)
     device: dict[str, Any] = {"name": "gpu", "count": devices}
     capacity = _capacity(chain)
+    if capacity is not None:
+        capacity = _less(capacity, static, chain.units.build())
     return {
         "schema": "remat.instance/3",
         "kind": "pipeline",
@@ -85,10 +92,47 @@ def document_of_chain(
     }
 
 
+def static_bytes(chain: ChainInstance) -> int:
+    """Return the static memory that each device of a plan holds, such as a reserve."""
+    working = None if chain.machine is None else chain.machine.working_memory
+    memories = () if chain.machine is None else chain.machine.memories
+    return chain.static_memory + sum(memory.static for memory in memories if memory.name == working)
+
+
+def without_static(budget: Budget, static: int, units: Units) -> Budget:
+    """Return a budget less the static bytes of each device; shares refer to a peak without these bytes."""
+    if isinstance(budget, Mapping):
+        return {name: size if size is None else _sized(size, static, units) for name, size in budget.items()}
+    return budget if budget is None else _sized(budget, static, units)
+
+
+def _sized(size: float | str, static: int, units: Units) -> float | str:
+    try:
+        plain: float | str = plain_budget(size)
+        if share_of(plain) is not None:
+            return plain
+        bytes_ = parse_budget(plain, units)
+    except ValueError as error:
+        raise OptionError(str(error), argument="budget") from None
+    return _less(bytes_, static, units)
+
+
+def _less(size: int, static: int, units: Units) -> int:
+    if size < static:
+        raise OptionError(
+            f"{format_size(size, units)} is less than the static memory of the chain, {format_size(static, units)}",
+            argument="budget",
+        )
+    return size - static
+
+
 def _refusals(chain: ChainInstance) -> Iterator[str]:
     """Yield the features of the chain that a pipeline cannot express."""
     if not chain.has_parameters:
-        yield "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known"
+        yield (
+            "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known: generate "
+            "it with `parameters` and `states` in memory 'device'"
+        )
     if chain.sharding is not None or chain.is_stream or any(stage.variants for stage in chain.stages):
         yield "of a chain that is cut into stages, no ranks, staleness or variants are known"
     working = None if chain.machine is None else chain.machine.working_memory
@@ -97,9 +141,8 @@ def _refusals(chain: ChainInstance) -> Iterator[str]:
         home = getattr(chain, key)
         if home not in (None, working) and not (working is None and home != ANY):
             where = "leaves their place to the schedule" if home == ANY and is_open else f"keeps them in {home!r:.60}"
-            yield f"a pipeline keeps {what} on its devices, and this chain {where} (`{key}`): leave that out to plan it"
-    if chain.static_memory or any(memory.static for memory in (chain.machine.memories if chain.machine else ())):
-        yield "a pipeline has no static memory: count these bytes as parameters of a stage"
+            remedy = f"generate it with {what} on the device, or set `{key}` to {working or 'null'}"
+            yield f"the devices of a plan keep {what}, and this chain {where} (`{key}`): {remedy}"
     if chain.in_place:
         yield "forwards of a pipeline do not run in place: leave `in_place` out to plan it without"
     if any(stage.bucket_size for stage in chain.stages):

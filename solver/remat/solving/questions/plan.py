@@ -25,12 +25,12 @@ from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak, setting_task, smallest_named
 from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
-from remat.solving.questions.chain_as_pipeline import document_of_chain
+from remat.solving.questions.chain_as_pipeline import document_of_chain, static_bytes, without_static
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.prober import Effort, Prober
 from remat.solving.result import Result
-from remat.units import Number
+from remat.units import Number, format_size
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
@@ -157,9 +157,11 @@ def plan(
     deadline = None if limit is None else time.monotonic() + limit
     if objective not in OBJECTIVES:
         raise OptionError(f"{objective!r:.60} is none of {', '.join(OBJECTIVES)}", argument="objective")
-    if isinstance(link, str) and link.strip().isdecimal():
-        link = int(link)
-    base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
+    given = load(instance)
+    static = static_bytes(given) if isinstance(given, ChainInstance) else 0
+    base = pipeline_of(given, devices=devices, micro_batches=micro_batches, link=link)
+    if static:
+        budget = without_static(budget, static, given.units.build())
     ways = list(ways_of(base, list(data), list(zero), tensor, budget, options or {}))
     control = Control(None, gap, patience, seed, threads, progress, cancel)
     found = _solve_all(ways, options, control, deadline)
@@ -167,7 +169,23 @@ def plan(
     if best.result.report is None:
         best = _without_plan(best, found, ways, options or {}, control, deadline)
     tried = {one.degrees: one.result.makespan for one in found} | {best.degrees: best.result.makespan}
-    return replace(best, tried=tried)
+    return replace(_with_static(best, static) if static else best, tried=tried)
+
+
+def _with_static(planned: Planned, static: int) -> Planned:
+    """Return a plan that says how much static memory each device holds besides; the smallest budget includes it."""
+    result = planned.result
+    least = result.least_budget
+    size = format_size(static, result.units)
+    note = f"each device also holds {size} of static memory: budgets include it, and peaks do not"
+    return replace(
+        planned,
+        result=replace(
+            result,
+            notes=(*result.notes, note),
+            least_budget=None if least is None else replace(least, size=least.size + static),
+        ),
+    )
 
 
 def _solve_all(
@@ -356,6 +374,8 @@ def pipeline_of(
     OptionError
         For kinds other than pipelines and chains with parameters, or if data are missing.
     """
+    if isinstance(link, str) and link.strip().isdecimal():
+        link = int(link)
     if isinstance(instance, ChainInstance):
         return _loaded(document_of_chain(instance, devices, micro_batches, link))
     if not is_pipeline(instance):

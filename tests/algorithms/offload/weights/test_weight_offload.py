@@ -14,6 +14,7 @@ from remat_algorithms.offload.weights.parameters import Choice, Setting
 from remat_algorithms.offload.weights.training_program import Training
 from tests.algorithms.offload.trained import chain, drawn, gradient_of, machine, stage
 from tests.algorithms.offload.weights.test_zero_family import solve, timeline
+from tests.oracles import referee
 from tests.seeds import seeds
 
 
@@ -38,18 +39,22 @@ def test_parameters_leave_as_by_hand():
         *(("U1", 18), ("nw2<", 18), ("nw1<", 20)),
     ]
     assert tight.makespan == 22
-    assert tight.notes == ("4 stages with parameters: 1 leave between F and B, 4 are updated elsewhere",)
+    counts = "1 offload them between forward and backward, 4 are updated outside the device"
+    assert tight.notes == (f"4 stages with parameters: {counts}",)
 
 
-def all_choices(document, budget):
-    """Return the minimum makespan over all choices of stages, updaters and recomputed forwards."""
+def all_choices(document, budget, homes=((None, None),)):
+    """Return the minimum makespan over all choices of stages, updaters, recomputed forwards, and homes."""
     problem = make_problem(remat.load(document), budget=budget)
     setting = Setting(problem, "weight-offload")
-    ways = [Choice(*way) for way in itertools.product((False, True), (0, 1), (False, True))]
+    ways = [
+        Choice(*way, home=home, state_home=states)
+        for *way, (home, states) in itertools.product((False, True), (0, 1), (False, True), homes)
+    ]
     best = None
     for chosen in itertools.product(ways, repeat=len(setting.stages)):
         training = Training(setting, chosen)
-        outcome = dispatch(setting.graph, setting.machine, training.program)
+        outcome = dispatch(training.graph, setting.machine, training.program)
         if isinstance(outcome, Dispatched) and (best is None or outcome.makespan < best):
             best = outcome.makespan
     return best
@@ -70,6 +75,89 @@ def test_against_all_choices(home, chains):
                 ratios.append(solve(document, "weight-offload", budget=budget, evaluations=60).makespan / best)
     assert len(ratios) >= 5 * len(chains) // 6
     assert sum(ratios) / len(ratios) <= 1.02
+
+
+OPEN = {"schema": "remat.instance/3", "parameter_memory": "any", "optimizer_memory": "any"}
+HOMES = list(itertools.product((0, 1), repeat=2))
+"""Of parameters and of optimizer states: the device, or the host."""
+
+
+@pytest.mark.parametrize("chains", [(1,), pytest.param(tuple(range(12)), marks=pytest.mark.slow)], ids=len)
+def test_open_homes_against_all_homes(chains):
+    """Of very short chains, all homes are tried, together with all other choices."""
+    tried = 0
+    for seed in chains:
+        document = drawn(seed, longest=2) | OPEN
+        peak = solve(document, "weight-offload").peak_memory["device"]
+        for budget in (None, peak * 9 // 10, peak * 7 // 10):
+            best = all_choices(document, budget, HOMES)
+            found = remat.solve(
+                document,
+                algorithm="weight-offload",
+                budget=budget,
+                options={"evaluations": 32 ** len(document["stages"])},
+            )
+            assert (found.makespan is None) == (best is None)
+            if best is not None:
+                tried += 1
+                assert found.makespan <= best
+    assert tried >= len(chains)
+
+
+@pytest.mark.parametrize("chains", [range(2, 5), pytest.param(range(8), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("algorithm", ["weight-offload", "offmate"])
+def test_open_homes_are_never_slower_than_states_at_the_host(algorithm, chains):
+    """Parameters on the device and states at the host are the search's own first choice."""
+    faster = tried = 0
+    for seed in chains:
+        fixed = drawn(seed, longest=5)
+        peak = solve(fixed, algorithm).peak_memory["device"]
+        for budget in (2 * peak, peak, peak * 8 // 10):
+            own, free = (
+                remat.solve(document, algorithm=algorithm, budget={"device": budget}, options={"evaluations": 40})
+                for document in (fixed, fixed | OPEN)
+            )
+            if own.makespan is None:
+                continue
+            assert free.makespan <= own.makespan
+            assert referee.check(fixed | OPEN, free.to_dict()).ok
+            faster, tried = faster + (free.makespan < own.makespan), tried + 1
+    assert tried >= 2 * len(chains)
+    assert faster > 0
+
+
+@pytest.mark.parametrize("algorithm", ["weight-offload", "offmate"])
+def test_states_stay_on_a_device_that_can_hold_everything(algorithm):
+    """Three stages of F 2, B 4 and updates of 1: a transfer takes longer than all of them, and nothing moves."""
+    document = chain(*(stage(2, 4, 400, optimizer=1200) for _ in range(3)), **OPEN)
+    found = solve(document, algorithm)
+    assert found.makespan == 3 * (2 + 4 + 1)
+    assert set(found.report.transferred.values()) <= {0}
+    assert found.notes[-2:] == (
+        "stages whose parameters live in each memory: 3 in device",
+        "stages whose optimizer states live in each memory: 3 in device",
+    )
+
+
+def test_parameters_live_at_the_host_where_no_others_fit():
+    """A device that holds the parameters of two of four stages."""
+    layers = [stage(2, 2, 4, output=0, saved=0, optimizer=8) for _ in range(4)]
+    document = chain(*layers, master_copy=True, input_size=0, **OPEN)
+    found = solve(document, "weight-offload", budget=12)
+    assert found.peak_memory["device"] <= 12
+    homes = found.to_dict()["initial"]
+    assert any("host" in homes[f"w{index}"] for index in range(1, 5))
+    assert referee.check(document | {"machine": machine(device=12)}, found.to_dict()).ok
+
+
+def test_neither_memory_holds_all_states():
+    """Four stages with states of 12: 48 bytes fit neither on a device of 40 nor at a host of 36."""
+    document = chain(*(stage(2, 2, 2, output=0, saved=0) for _ in range(4)), input_size=0, **OPEN)
+    small = document | {"machine": machine(device=40, host=36)}
+    found = solve(small, "weight-offload")
+    assert found.makespan is not None
+    assert found.peak_memory["device"] <= 40
+    assert found.peak_memory["host"] <= 36
 
 
 @pytest.mark.parametrize("seed", seeds(1, 5))

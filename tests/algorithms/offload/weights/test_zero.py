@@ -230,6 +230,7 @@ def test_both_judges_agree(seed):
             ("l2l", "host", "host", {"recompute": chance.choice((True, False))}),
             ("granular-offload", "any", "any", {}),
             ("weight-offload", "device", "host", {"evaluations": 20}),
+            ("weight-offload", "any", "any", {"evaluations": 20}),
         ]
     )
     document |= {"parameter_memory": parameters, "optimizer_memory": states}
@@ -252,7 +253,7 @@ def all_places(document, budget):
     problem = make_problem(remat.load(document), budget=budget)
     setting = setting_of(problem, "granular-offload")
     assert setting.helper is not None
-    here, there = Choice(home=0), Choice(True, setting.helper, home=1)
+    here, there = Choice(home=0, state_home=0), Choice(True, setting.helper, home=1, state_home=1)
     best = None
     for away in itertools.product((False, True), repeat=len(setting.updated)):
         choices = [here] * len(setting.stages)
