@@ -116,6 +116,7 @@ def command(
     is_printed = format_ == "json" or not session.quiet
     asks = found.chosen is None and (is_printed or of_host is not None)
     remedies = remedies_of(work.model, asked, available, _generating(config, options), of_host) if asks else ()
+    offloaded = [one for one in remedies if isinstance(one, Offloaded)]
     shown = model_memory.Asked(
         found=found,
         about=_about(work, training, asked, assumed is not None),
@@ -125,8 +126,8 @@ def command(
         sequences=None if None in sequences else sequences,
         remedies=remedies,
         remark=assumed or "",
+        nothing="none without a host" if offloaded else "none",
     )
-    offloaded = [one for one in remedies if isinstance(one, Offloaded)]
     hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
     if instance is not None and output is not None:
         if hosted:

@@ -70,6 +70,8 @@ class Asked:
         Options that would make the step fit, equal kinds together; empty if it fits.
     remark : str
         A remark on the device; may be empty.
+    nothing : str
+        The words for a batch or a sequence of 0.
     """
 
     found: Estimate
@@ -80,6 +82,7 @@ class Asked:
     sequences: tuple[int, int] | None
     remedies: tuple[Remedy, ...] = ()
     remark: str = ""
+    nothing: str = "none"
 
 
 def lines(asked: Asked) -> Iterator[str]:
@@ -88,7 +91,7 @@ def lines(asked: Asked) -> Iterator[str]:
     model = found.work.model
     trained = sum(part.repeat * part.amounts.trained for part in found.work.parts)
     some = "" if trained == model.parameters else f", {trained:,} trained"
-    reserve = f", of these {format_size(asked.reserve)} in reserve" if asked.reserve else ""
+    reserve = f", of these {_size(asked.reserve)} in reserve" if asked.reserve else ""
     head = [
         ("model", f"{model.name} ({model.family}), {model.parameters:,} parameters{some}"),
         ("step", asked.about),
@@ -140,11 +143,11 @@ def _rows(asked: Asked) -> Iterator[tuple[str, str, str]]:
     yield _row("all of these", *(_size(static.total + peak.size) for peak in both))
     yield _row("reached in", *(peak.moment for peak in both))
     yield "optimizer step", _size(found.step_peak), _size(found.step_peak)
-    yield _row("with reserve", *(_size(found.needed(peak) + asked.reserve) for peak in both))
+    yield _row("needed, with reserve", *(_size(found.needed(peak) + asked.reserve) for peak in both))
     yield _row("recompute time", "", _share(found.full, found))
-    yield _row("largest batch", *(f"{batch:,}" if batch else "none" for batch in asked.batches))
+    yield _row("largest batch", *(f"{batch:,}" if batch else asked.nothing for batch in asked.batches))
     if asked.sequences is not None:
-        yield _row("longest sequence", *(_length(length, found) for length in asked.sequences))
+        yield _row("longest sequence", *(_length(length, found) or asked.nothing for length in asked.sequences))
 
 
 def _row(label: str, *texts: str) -> tuple[str, str, str]:
@@ -153,7 +156,8 @@ def _row(label: str, *texts: str) -> tuple[str, str, str]:
 
 
 def _length(length: int, found: Estimate) -> str:
-    return (f"{length:,}" if length else "none") + (" (all positions)" if length == found.work.model.positions else "")
+    """Return a length in words; empty for 0."""
+    return (f"{length:,}" if length else "") + (" (all positions)" if length == found.work.model.positions else "")
 
 
 def _share(peak: Peak, found: Estimate) -> str:
