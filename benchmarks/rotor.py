@@ -126,5 +126,14 @@ def _sweeps() -> None:
         many, single = value["many"], value["single"]
         solves = [min(single), single[-1], single[SWEPT // 2], single[0], sum(single) / SWEPT, max(single)]
         swept.append([stages, many, *(f"{cpu:.3g} ({many / cpu:.2f})" for cpu in solves)])
-    header = ["stages", f"{SWEPT} budgets", "a solve: cheapest", "minimum budget", "middle", "largest", "mean", "dearest"]
+    header = [
+        "stages",
+        f"{SWEPT} budgets",
+        "a solve: cheapest",
+        "minimum budget",
+        "middle",
+        "largest",
+        "mean",
+        "dearest",
+    ]
     table("Rotor, a sweep against solves, CPU s (sweep/solve)", header, swept)

@@ -423,7 +423,10 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "", f"a lower bound: every schedule needs {ask} or more"
     else:
         class_ = least.scope or f"what {result.algorithm} searches"
-        yield "minimum budget", f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}"
+        yield (
+            "minimum budget",
+            f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}",
+        )
         yield "", "a lower bound for these schedules only: others may do with less"
 
 
