@@ -41,16 +41,17 @@ CSV (.gz too) has one row for each rank, with cells such as 0F0 and 1B0, or 1I0 
 The file of --times is a JSON object with these keys:
 
 \b
-  stages  a list of objects, or one object for all stages: the times F and B, or F, I and W, and
-          sizes as in layers of an instance (output_size, saved_size, parameter_size, ...)
-  hop     bandwidth, latency and delay between any two devices
-  units   as in an instance
+  stages     a list of objects, or one object for all stages: the times F and B, or F, I and W, and
+             sizes as in layers of an instance (output_size, saved_size, parameter_size, ...)
+  hop        bandwidth, latency and delay between any two devices
+  transfers  overlap (default), blocking, rendezvous or grouped
+  units      as in an instance
 
 \b
   echo '{"stages": {"F": "1ms", "B": "2ms", "saved_size": "1GB"}, "hop": {"delay": "5us"}}' > times.json
   remat import pipeline-csv 1f1b.csv --times times.json -o pipeline.json --schedule 1f1b.json
   remat verify pipeline.json 1f1b.json
-    remat solve pipeline.json                 search for a better schedule"""
+  remat solve pipeline.json                 search for a better schedule"""
 
 PARTITIONING_HELP = """Make a stream instance from a layer graph for accelerators and CPUs.
 

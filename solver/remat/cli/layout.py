@@ -35,7 +35,7 @@ residency of a value and each workspace gets an address in one memory. The verif
   remat layout schedule.json --of net.json -o placed.json           the schedule with addresses
   remat layout schedule.json --of net.json --align 512 --format csv -o addresses.csv
   remat layout schedule.json --of net.json --format minimalloc-csv  the buffers, for other programs
-    remat layout schedule.json --of net.json --allocator caching      the memory that PyTorch would reserve
+  remat layout schedule.json --of net.json --allocator caching      the memory that PyTorch would reserve
   remat layout buffers.csv --capacity 1MiB
 
 Exit code 0: a layout was found. 4: no layout was found, or it is proved that this schedule has none."""
