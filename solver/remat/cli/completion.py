@@ -17,7 +17,7 @@ Print the line that enables completion. With --install, add this line to the she
 
 \b
   remat completion --install            for the shell that $SHELL names
-    remat completion zsh                  print the line for zsh
+  remat completion zsh                  print the line for zsh
 
 By default, bash ends a word at the colon of example:NAME; the line for bash changes this."""
 
