@@ -211,6 +211,7 @@ def _about(work: Workload, training: Training, asked: Mapping[str, Any], is_assu
     if training.precision == "pure":
         words += ["no fp32 copy"] if asked["optimizer"].endswith(("8", "4")) else [f"states in {asked['dtype']}"]
     words += [f"loss in {work.setting.chunks} chunks"] if work.chunked else []
+    words += ["without exchanges between ranks"] if asked["data"] > 1 else []
     return ", ".join([*words, f"times of {asked['device']}" if is_assumed else asked["device"]])
 
 

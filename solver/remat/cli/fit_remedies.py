@@ -65,7 +65,11 @@ class Offloaded(Remedy):
             f"{self.options}: {self.note}",
             "  " + ", ".join(filter(None, told)),
             *(f"  {command}" for command in self.commands),
-            *([f"  plan that PyTorch runs, all states at the host: {self.in_torch}"] if self.in_torch else []),
+            *(
+                [f"  plan that PyTorch runs, all states at the host in the type of the parameters: {self.in_torch}"]
+                if self.in_torch
+                else []
+            ),
         )
 
     @property
@@ -208,7 +212,8 @@ def _at_the_host(
             return Offloaded(
                 kind=HOST,
                 options=options,
-                note=f"{link / 1e9:g} GB/s to the host" + (_RANKS if asked["data"] > 1 else ""),
+                note=f"{link / 1e9:g} GB/s to the host, which updates at {_host_speed(asked):g} of the device's speed"
+                + (_RANKS if asked["data"] > 1 else ""),
                 needed=needed,
                 share=share,
                 recomputed=recomputed,
@@ -232,11 +237,18 @@ def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
     return ""
 
 
+def _host_speed(asked: Mapping[str, Any]) -> float:
+    """Return the speed of updates at the host, relative to the device."""
+    given = asked.get("host_speed")
+    return States.host_speed if given is None else float(given)
+
+
 def _in_torch(asked: Mapping[str, Any], budget: str, host: int, link: float) -> str:
     """Return the command that plans a PyTorch module with the states of its optimizer at the host."""
     size = size_to_paste(host, up=True).replace(" ", "")
     at_host = f"--host {size} --link {link / 1e9:g}GB/s --optimizer-memory host"
-    return f"remat fit torch MODULE:FACTORY --budget {budget} --optimizer {asked['optimizer']} {at_host}"
+    costs = f"--costs roofline:{asked['device']}-{asked['dtype']}"
+    return f"remat fit torch MODULE:FACTORY {costs} --budget {budget} --optimizer {asked['optimizer']} {at_host}"
 
 
 def _typed(size: int) -> str:

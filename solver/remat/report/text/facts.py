@@ -125,7 +125,10 @@ def _verdict(facts: Facts) -> str:
         return f"infeasible: {', '.join(facts.too_small)} cannot hold what any schedule needs"
     if facts.fits is None:
         return "there is no schedule without transfers between memories"
-    return "everything fits without recomputation" if facts.fits else "does not fit without recomputation or transfers"
+    if not facts.fits:
+        return "does not fit without recomputation or transfers"
+    limit = facts.machine.memories[facts.machine.memory_index[facts.working_memory]].capacity
+    return "everything fits without recomputation" + (", as no budget is given" if limit is None else "")
 
 
 def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
@@ -170,7 +173,9 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
     ways = ((hiding.out_bandwidth, "out"), (hiding.back_bandwidth, "back"))
     stuck = [way for bandwidth, way in ways if bandwidth == float("inf")]
     if stuck:
-        yield "", f"always costs time: transfers {' and '.join(stuck)} are synchronous"
+        waits = all(movable == 0 for movable in hiding.movable.values())
+        why = "are synchronous" if waits else "have no runs to overlap with where they are needed"
+        yield "", f"always costs time: transfers {' and '.join(stuck)} {why}"
     else:
         needed = " and ".join(f"{_rate(bandwidth, units)} {way}" for bandwidth, way in ways)
         yield "", f"free, by volume, from {needed}"

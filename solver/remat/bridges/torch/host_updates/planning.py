@@ -154,13 +154,14 @@ def whole_step(
 
 def updates_line(whole: Result, host: Mapping[str, int], moved: Moved) -> str:
     """Describe the host and the time of a step in one line."""
-    parts = ", ".join(f"{name} {format_size(size)}" for name, size in host.items() if size)
+    rest = {"values": whole.peak_memory[HOST] - sum(host.values())}
+    parts = ", ".join(f"{name} {format_size(size)}" for name, size in {**host, **rest}.items() if size)
     assert whole.makespan is not None
     assert moved.result.makespan is not None
     units = whole.units
     step, device = format_time(whole.makespan, units), format_time(moved.result.makespan, units)
     return (
-        f"host {format_size(whole.peak_memory[HOST])}: {parts}\n"
+        f"host {format_size(whole.peak_memory[HOST])}: {parts}; "
         f"a step takes {step} with updates at the host; forward and backward end after {device}"
     )
 
