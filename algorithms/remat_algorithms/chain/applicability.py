@@ -35,10 +35,16 @@ def moderately_long(problem: Problem) -> bool:
 
 
 def fits_tables(problem: Problem) -> bool:
-    """Whether the tables of `rotor` fit into memory, and no other algorithm calls it anyway."""
+    """Whether `rotor` ends in moderate time, and no other algorithm calls it anyway."""
     if has_parameters(problem) or moderately_long(problem):
         return False
-    return not (without_variants(problem) and problem.chain.length > MOST_IN_TABLES)
+    return problem.chain.length <= (MOST_IN_TABLES if without_variants(problem) else MOST_STAGES)
+
+
+def variants_stay(problem: Problem) -> bool:
+    """Whether a chain has variants but no parameters, and its values are not offloaded."""
+    plain = without_variants(problem) or has_parameters(problem)
+    return not plain and not offloads_as_graph(problem)
 
 
 def many_budgets(problem: Problem) -> bool:
@@ -48,21 +54,16 @@ def many_budgets(problem: Problem) -> bool:
     return problem.chain.length <= MOST_IN_TABLES or not without_variants(problem)
 
 
-SOON_OFFLOADED = 50
-"""Maximum number of stages for which the tables for chains soon lead to better schedules than a search on the graph."""
-
-
 def offloads(problem: Problem) -> bool:
     """Whether values of a chain without variants can leave the device memory."""
     alone = problem.machine.processors[0].memory == 0 and can_offload(problem)
     return alone and moderately_long(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
-def offloads_otherwise(problem: Problem) -> bool:
-    """Whether values of a longer or another chain can leave the device memory, with fixed locations of its inputs."""
+def offloads_in_graph(problem: Problem) -> bool:
+    """Whether values of a chain can leave the device memory, with fixed locations of its inputs."""
     placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
-    short = offloads(problem) and problem.chain.length <= SOON_OFFLOADED
-    return placed and offloads_as_graph(problem) and not short
+    return placed and offloads_as_graph(problem)
 
 
 def parameters_stay(problem: Problem) -> bool:

@@ -58,8 +58,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
         trials=(
             Trial(
-                when="more than 50 stages, or variants, with links to another memory and back, at most 20,000 tasks",
-                applies="remat_algorithms.chain.applicability:offloads_otherwise",
+                when="links to another memory and back, at most 20,000 tasks",
+                applies="remat_algorithms.chain.applicability:offloads_in_graph",
                 kinds=("chain",),
             ),
             Trial(

@@ -24,6 +24,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 kinds=("chain",),
             ),
             Trial(
+                when="variants, no values to offload, or more than 20,000 tasks",
+                applies="remat_algorithms.chain.applicability:variants_stay",
+                kinds=("chain",),
+            ),
+            Trial(
                 when="unequal steps in one memory",
                 applies="remat_algorithms.adjoint.applicability:unequal_in_one_memory",
                 kinds=("adjoint",),

@@ -220,6 +220,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 applies="remat_algorithms.dag.applicability:large_training",
                 kinds=("dag",),
             ),
+            Trial(
+                when="variants, no values to offload, or more than 20,000 tasks",
+                applies="remat_algorithms.chain.applicability:variants_stay",
+                kinds=("chain",),
+            ),
         ),
     ),
     Algorithm(
