@@ -41,10 +41,23 @@ def fits_tables(problem: Problem) -> bool:
     return problem.chain.length <= (MOST_IN_TABLES if without_variants(problem) else MOST_STAGES)
 
 
-def variants_stay(problem: Problem) -> bool:
-    """Whether a chain has variants but no parameters, and its values are not offloaded."""
-    plain = without_variants(problem) or has_parameters(problem)
-    return not plain and not offloads_as_graph(problem)
+def stays(problem: Problem) -> bool:
+    """Whether a chain has no parameters, and its values are not offloaded."""
+    return not has_parameters(problem) and not offloads_as_graph(problem)
+
+
+def stays_in_graph(problem: Problem) -> bool:
+    """Whether values of a long chain, or of one with variants, stay: a search on the graph may find more than rotor."""
+    return stays(problem) and not moderately_long(problem)
+
+
+LEAST_HIERARCHY = 50
+"""Minimum number of stages for which options of parts of a chain may lead to better schedules than rotor's tables."""
+
+
+def stays_in_hierarchy(problem: Problem) -> bool:
+    """Whether the values of a chain of moderate length stay."""
+    return stays(problem) and LEAST_HIERARCHY <= problem.chain.length <= MOST_STAGES
 
 
 def many_budgets(problem: Problem) -> bool:
@@ -64,6 +77,16 @@ def offloads_in_graph(problem: Problem) -> bool:
     """Whether values of a chain can leave the device memory, with fixed locations of its inputs."""
     placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
     return placed and offloads_as_graph(problem)
+
+
+MOST_JOINED = 2000
+"""Maximum number of stages of joined chains for which `join-dp` takes little time to find that its tables are large."""
+
+
+def few_joined(problem: Problem) -> bool:
+    """Whether chains that join in one loss have few enough stages for a look at their tables."""
+    length = problem.instance.length
+    return length is not None and length <= MOST_JOINED
 
 
 def parameters_stay(problem: Problem) -> bool:

@@ -146,7 +146,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         anytime=True,
         trials=(
-            Trial(kinds=("join",)),
+            Trial(
+                when="at most 2,000 stages",
+                applies="remat_algorithms.chain.applicability:few_joined",
+                kinds=("join",),
+            ),
             Trial(
                 when="at most 1,000 tasks; chains that join in one loss",
                 applies="remat_algorithms.kit.applicability:moderate",

@@ -47,8 +47,8 @@ LATE_EXPLORATION = 0.5
 schedule, its gap decides between both shares.
 """
 
-LARGE_GAP = 0.05
-"""Gap from which the second try of exact algorithms has that share: if they end, they close the gap of their class."""
+LARGE_GAP = 0.2
+"""Gap from which the second try has that share if an exact algorithm has a first, poor schedule."""
 
 NEAR = 0.1
 """Share by which the first try of an algorithm that starts again may be slower than the best schedule."""
@@ -280,14 +280,15 @@ class _Portfolio:
         unfinished = self._explore(listed, EXPLORATION)
         if self.best is None and not self.hopeless:
             self._explore(others, EXPLORATION)
-        unknown = [candidate for candidate, answer in unfinished if self._is_late(answer)]
-        if unknown:
-            known = [entry for entry in unfinished if entry[0] not in unknown]
-            exact = any(self._is_exact(candidate.algorithm) for candidate in unknown)
-            gap = min(1.0, self._gap / (LARGE_GAP if exact else 1.0)) if known else 1.0
+        late = [entry for entry in unfinished if self._is_late(entry[1])]
+        if late:
+            known = [entry for entry in unfinished if entry not in late]
+            # One with a schedule is exact, and on its way to the best one of its class.
+            large = LARGE_GAP if any(answer.result.makespan is not None for _, answer in late) else 1.0
+            gap = min(1.0, self._gap / large) if known else 1.0
             share = SECOND_EXPLORATION + (LATE_EXPLORATION - SECOND_EXPLORATION) * gap
             share = SECOND_EXPLORATION if self.hopeless else share
-            unfinished = known + self._explore(unknown, share, again=True)
+            unfinished = known + self._explore([candidate for candidate, _ in late], share, again=True)
         ranked = sorted(unfinished, key=lambda entry: (not self._may_win(entry[1]), *entry[1].rank[:3]))
         for k, (candidate, answer) in enumerate(ranked):
             after = ranked[k + 1 :]

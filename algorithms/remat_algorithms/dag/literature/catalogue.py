@@ -221,8 +221,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 kinds=("dag",),
             ),
             Trial(
-                when="variants, no values to offload, or more than 20,000 tasks",
-                applies="remat_algorithms.chain.applicability:variants_stay",
+                when="50 to 1,000 stages, no values to offload",
+                applies="remat_algorithms.chain.applicability:stays_in_hierarchy",
                 kinds=("chain",),
             ),
         ),
