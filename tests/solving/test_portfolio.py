@@ -365,6 +365,15 @@ def test_an_algorithm_that_starts_again_near_the_best_one_does_so_before_others_
     assert names[:4] == ["three", "one", "two", order]
 
 
+@pytest.mark.parametrize(("repeats", "share"), [(400, 0.5), (440, 2 / 3)])
+def test_algorithms_that_are_equally_good_share_the_rest(asked, repeats, share):
+    shares = []
+    one, two = stops(400, shares=shares, knows=True), stops(repeats, knows=True)
+    asked(anytime=("one", "two"), cheap=("three",), one=one, two=two, three=stops(500))
+    remat.solve(DAG, time_limit=100)
+    assert abs(shares[1] - share) < 0.01
+
+
 @pytest.mark.parametrize("guarantee", ["exact", "heuristic"])
 def test_an_exact_algorithm_with_a_poor_schedule_has_a_second_try_of_half_of_the_limit(asked, monkeypatch, guarantee):
     shares = []

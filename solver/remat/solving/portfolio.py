@@ -5,6 +5,7 @@ The selection and order follow from the algorithms' declarations: `remat.plugin.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -267,6 +268,7 @@ class _Portfolio:
         """Run all candidates for a while, and then the best one for the remaining time.
 
         The best candidate of the first round gets at least half of the time, and each next one most of the rest.
+        Candidates whose schedules are equally good share this time.
         Candidates that were stopped before their first schedule run once more, because their quality is unknown. If no
         candidate has a schedule, the `others` run before a second round. Without a limit of the user, each
         candidate continues up to its own work limit, as long as the others keep their share of the time.
@@ -291,16 +293,18 @@ class _Portfolio:
             unfinished = known + self._explore([candidate for candidate, _ in late], share, again=True)
         ranked = sorted(unfinished, key=lambda entry: (not self._may_win(entry[1]), *entry[1].rank[:3]))
         for k, (candidate, answer) in enumerate(ranked):
-            after = ranked[k + 1 :]
-            if answer.result.makespan is None:
-                share = 1 / (len(after) + 1)
-            else:
-                rivals = any(
-                    one.algorithm.name != candidate.algorithm.name or late.result.makespan is None
-                    for one, late in after
-                )
-                share = COMMITTED if rivals else 1.0
-            self._ask(candidate, share=share, again=True)
+            self._ask(candidate, share=self._share_of(candidate, answer, ranked[k + 1 :]), again=True)
+
+    @staticmethod
+    def _share_of(candidate: Candidate, answer: Answer, after: Sequence[tuple[Candidate, Answer]]) -> float:
+        """Return the share of the time left for an algorithm before others: most of it, but for those as good."""
+        makespan = answer.result.makespan
+        if makespan is None:
+            return 1 / (len(after) + 1)
+        unknown = any(late.result.makespan is None for _, late in after)
+        equal = [one for one, late in after if (late.result.makespan or math.inf) <= (1 + GAIN) * makespan]
+        worse = {one.algorithm.name for one, _ in after if one not in equal} - {candidate.algorithm.name}
+        return (COMMITTED if unknown or worse else 1.0) / (1 + len(equal))
 
     def _may_win(self, answer: Answer) -> bool:
         """Whether an algorithm that starts again needs most of the time left for what it may still find.
@@ -330,6 +334,8 @@ class _Portfolio:
         for candidate in listed:
             left = max(self.context.seconds_left or 0.0, 1e-9)
             answer = self._ask(candidate, share=min(1.0, share * limit / len(listed) / left), again=again)
+            if answer is None and again:  # it would not have had more time than before
+                answer = self._last_of(candidate)
             if answer is not None and answer.proposal.termination in CUT:
                 unfinished.append((candidate, answer))
         return unfinished
@@ -396,9 +402,12 @@ class _Portfolio:
 
     def _has_more(self, candidate: Candidate, share: float) -> bool:
         """Whether an algorithm that runs again has more time than before, unless it continues from the best one."""
-        before = next((answer for answer in reversed(self.answers) if answer.candidate.key == candidate.key), None)
-        left = self.context.seconds_left
+        before, left = self._last_of(candidate), self.context.seconds_left
         return before is None or before.continues or left is None or share * left > before.seconds
+
+    def _last_of(self, candidate: Candidate) -> Answer | None:
+        """Return the last answer of a candidate."""
+        return next((answer for answer in reversed(self.answers) if answer.candidate.key == candidate.key), None)
 
     def _failed(self, solver: registry.Algorithm, error: Exception) -> None:
         """Log the failure of an algorithm; the others continue."""
