@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from remat_algorithms.kit.applicability import can_offload, has_parameters
-from remat_algorithms.kit.applicability import offloads as offloads_as_graph
 
 if TYPE_CHECKING:
     from remat.plugin import Problem
@@ -43,7 +42,7 @@ def fits_tables(problem: Problem) -> bool:
 
 def stays(problem: Problem) -> bool:
     """Whether a chain has no parameters, and its values are not offloaded."""
-    return not has_parameters(problem) and not offloads_as_graph(problem)
+    return not has_parameters(problem) and not offloads_in_graph(problem)
 
 
 def stays_in_graph(problem: Problem) -> bool:
@@ -73,10 +72,14 @@ def offloads(problem: Problem) -> bool:
     return alone and moderately_long(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
+MOST_OFFLOADED_TASKS = 50_000
+"""Number of tasks of a chain above which `dag-offload-best` has no time left after its first starting points."""
+
+
 def offloads_in_graph(problem: Problem) -> bool:
     """Whether values of a chain can leave the device memory, with fixed locations of its inputs."""
     placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
-    return placed and offloads_as_graph(problem)
+    return placed and can_offload(problem) and len(problem.graph.tasks) <= MOST_OFFLOADED_TASKS
 
 
 MOST_JOINED = 2000

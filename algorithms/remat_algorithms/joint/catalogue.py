@@ -58,7 +58,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
         trials=(
             Trial(
-                when="links to another memory and back, at most 20,000 tasks",
+                when="links to another memory and back, at most 50,000 tasks",
                 applies="remat_algorithms.chain.applicability:offloads_in_graph",
                 kinds=("chain",),
             ),

@@ -24,7 +24,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 kinds=("chain",),
             ),
             Trial(
-                when="variants or more than 1,000 stages; no values to offload, or more than 20,000 tasks",
+                when="variants or more than 1,000 stages; no values to offload, or more than 50,000 tasks",
                 applies="remat_algorithms.chain.applicability:stays_in_graph",
                 kinds=("chain",),
             ),
