@@ -132,6 +132,17 @@ def test_auto_runs_the_expected_algorithms(document, budget, names):
     assert set(names) <= set(asked(document, budget))
 
 
+def test_searches_that_take_long_run_only_within_a_limit_of_the_user():
+    for document, name in (
+        (moderate("chain") | {"machine": OFFLOADING}, "dag-offload-best"),
+        (LONG | {"stages": LONG["stages"][:50]}, "hiremate"),
+        (VERY_LONG, "dag-auto"),
+    ):
+        problem = make_problem(remat.load(document))
+        run = [{one.algorithm.name for one in candidates(problem, timed=timed).asked} for timed in (True, False)]
+        assert run[0] - run[1] == {name}
+
+
 def test_tables_that_take_most_of_the_time_are_left_to_the_time_that_is_left():
     """They are those of `rotor` with variants, and of `join-dp`."""
     assert "rotor" not in asked(VARIANTS | {"stages": VARIANTS["stages"] * 300})

@@ -45,6 +45,11 @@ def stays(problem: Problem) -> bool:
     return not has_parameters(problem) and not offloads_in_graph(problem)
 
 
+def variants_stay(problem: Problem) -> bool:
+    """Whether the values of a long chain with variants stay: `rotor` takes long there."""
+    return stays(problem) and not without_variants(problem) and problem.chain.length > MOST_STAGES
+
+
 def stays_in_graph(problem: Problem) -> bool:
     """Whether values of a long chain, or of one with variants, stay: a search on the graph may find more than rotor."""
     return stays(problem) and not moderately_long(problem)
@@ -72,6 +77,9 @@ def offloads(problem: Problem) -> bool:
     return alone and moderately_long(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
+SOON_OFFLOADED = 50
+"""Maximum number of stages for which the tables for chains soon lead to schedules as good as those on the graph."""
+
 MOST_OFFLOADED_TASKS = 50_000
 """Number of tasks of a chain above which `dag-offload-best` has no time left after its first starting points."""
 
@@ -90,6 +98,12 @@ def few_joined(problem: Problem) -> bool:
     """Whether chains that join in one loss have few enough stages for a look at their tables."""
     length = problem.instance.length
     return length is not None and length <= MOST_JOINED
+
+
+def offloads_otherwise(problem: Problem) -> bool:
+    """Whether values of a longer chain, or one with variants, can leave the device memory."""
+    short = offloads(problem) and problem.chain.length <= SOON_OFFLOADED
+    return offloads_in_graph(problem) and not short
 
 
 def parameters_stay(problem: Problem) -> bool:

@@ -142,7 +142,7 @@ class _Portfolio:
 
     def ask_all(self) -> None:
         """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""
-        chosen = selection.candidates(self.problem)
+        chosen = selection.candidates(self.problem, timed=self.context.limit_given)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
         rest = chosen.others + chosen.covered if self._asks_others else ()
@@ -160,13 +160,15 @@ class _Portfolio:
     def _ask_others(self, listed: Sequence[Candidate], covers: Counter[str], *, after: int = 0) -> list[Answer]:
         """Run algorithms for other instances, or covered ones, once; return the answers that the time cut short.
 
-        Each one has a share of the time for itself and for each algorithm that it covers. If the user's time limit lets
-        them run in any case, they leave half of the time to searchers that may run deeper, or to their second runs.
-        `after`: number of covered algorithms that follow.
+        If no schedule is known, they have equal shares. To improve one, each has a share for itself and for each
+        algorithm that it covers, and they leave half of the time to searchers that may run deeper, or to their second
+        runs. `after`: number of covered algorithms that follow.
         """
         goes_on, stopped = self._asks_others, list[Answer]()
-        weights = [1 + covers[candidate.algorithm.name] for candidate in listed]
-        reserve = sum(weights) * (1 / OTHERS - 1) if goes_on or self._searchers() else 0
+        improves = goes_on and self.best is not None
+        weights = [1 + improves * covers[candidate.algorithm.name] for candidate in listed]
+        after = after if improves else min(1, after)
+        reserve = sum(weights) * (1 / OTHERS - 1) if improves or self._searchers() else 0
         for k, candidate in enumerate(listed):
             if self.best is None or goes_on:
                 share = weights[k] / (sum(weights[k:]) + after + reserve)

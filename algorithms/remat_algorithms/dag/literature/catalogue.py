@@ -221,9 +221,10 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 kinds=("dag",),
             ),
             Trial(
-                when="50 to 1,000 stages, no values to offload",
+                when="a time limit, 50 to 1,000 stages, no values to offload",
                 applies="remat_algorithms.chain.applicability:stays_in_hierarchy",
                 kinds=("chain",),
+                timed=True,
             ),
         ),
     ),
