@@ -304,9 +304,9 @@ class _Portfolio:
         if makespan is None:
             return 1 / (len(after) + 1)
         unknown = any(late.result.makespan is None for _, late in after)
-        equal = [one for one, late in after if (late.result.makespan or math.inf) <= (1 + GAIN) * makespan]
-        worse = {one.algorithm.name for one, _ in after if one not in equal} - {candidate.algorithm.name}
-        return (COMMITTED if unknown or worse else 1.0) / (1 + len(equal))
+        equal = [one for one, late in after if abs((late.result.makespan or math.inf) - makespan) <= GAIN * makespan]
+        other = {one.algorithm.name for one, _ in after if one not in equal} - {candidate.algorithm.name}
+        return (COMMITTED if unknown or other else 1.0) / (1 + len(equal))
 
     def _may_win(self, answer: Answer) -> bool:
         """Whether an algorithm that starts again needs most of the time left for what it may still find.
