@@ -52,14 +52,16 @@ LATER_BESIDE = ["revolve", "adjoint-best"]
 
 ROWS = [
     ("chain", moderate("chain"), None, CHAIN_SEARCH),
-    ("chain with variants", VARIANTS, None, ["rotor"]),
-    ("long chain", LONG, None, ["chain-best", "rotor"]),
-    ("very long chain", VERY_LONG, None, ["chain-best"]),
+    ("chain of moderate length", LONG | {"stages": LONG["stages"][:50]}, None, ["chain-best", "hiremate"]),
+    ("chain with variants", VARIANTS, None, ["rotor", "dag-auto"]),
+    ("long chain with variants", VARIANTS | {"stages": VARIANTS["stages"] * 300}, None, ["dag-auto"]),
+    ("long chain", LONG, None, ["chain-best", "rotor", "dag-auto"]),
+    ("very long chain", VERY_LONG, None, ["chain-best", "dag-auto"]),
     (
         "chain that can offload",
         moderate("chain") | {"machine": OFFLOADING},
         None,
-        ["remat-offload-best", "offload-greedy", "chain-best"],
+        ["remat-offload-best", "dag-offload-best", "offload-greedy", "chain-best"],
     ),
     (
         "long chain that can offload",
@@ -128,6 +130,24 @@ ROWS = [
 def test_auto_runs_the_expected_algorithms(document, budget, names):
     """Other algorithms may run, too; these must."""
     assert set(names) <= set(asked(document, budget))
+
+
+def test_searches_that_take_long_run_only_within_a_limit_of_the_user():
+    for document, name in (
+        (moderate("chain") | {"machine": OFFLOADING}, "dag-offload-best"),
+        (LONG | {"stages": LONG["stages"][:50]}, "hiremate"),
+        (VERY_LONG, "dag-auto"),
+    ):
+        problem = make_problem(remat.load(document))
+        run = [{one.algorithm.name for one in candidates(problem, timed=timed).asked} for timed in (True, False)]
+        assert run[0] - run[1] == {name}
+
+
+def test_tables_that_take_most_of_the_time_are_left_to_the_time_that_is_left():
+    """They are those of `rotor` with variants, and of `join-dp`."""
+    assert "rotor" not in asked(VARIANTS | {"stages": VARIANTS["stages"] * 300})
+    chain = {"input_size": 1, "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 2}] * 1001}
+    assert "join-dp" not in asked({"schema": "remat.instance/3", "kind": "join", "chains": [chain, chain]})
 
 
 QUICK = ("revolve", "multistage", "two-level", "two-level-async", "periodic-disk-revolve", "treeverse", "recompute-all")

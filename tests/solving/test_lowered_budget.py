@@ -37,3 +37,23 @@ def test_a_search_in_which_not_all_were_asked_is_unfinished(late):
     problem = make_problem(chain, budget=6)
     _, notes = lowered(problem, context, LeastBudget(40, 2, True, 0), probe)
     assert notes == ((UNFINISHED,) if late else ())
+
+
+def test_all_are_asked_at_the_peak_of_a_schedule_that_its_own_algorithm_does_not_find_there():
+    chain = remat.chain(forward_time=[1] * 4, backward_time=[1] * 4, output_size=[1] * 4, saved_size=[3] * 4)
+    wide, small = (remat.solve(chain, algorithm=name) for name in ("store-all", "recompute-all"))
+    peak, least = (found.peak_memory["memory"] for found in (wide, small))
+    assert least < peak
+
+    def probe(capacities, context, quick, only=None):
+        """The first algorithm needs one byte more than its schedule; the other one is asked after it."""
+        if quick:
+            return None, []
+        if capacities["memory"] > peak and only != small.algorithm:
+            return wide, []
+        if capacities["memory"] >= least and only != wide.algorithm:
+            return small, []
+        return None, [Refutation(name, None, False, False) for name in (wide.algorithm, small.algorithm)]
+
+    found, notes = lowered(make_problem(chain, budget=6), Context(), LeastBudget(peak + 20, 2, True, 0), probe)
+    assert (found.size, notes) == (least, ())

@@ -295,6 +295,98 @@ def test_those_without_a_schedule_have_longer_if_the_best_schedule_has_a_large_g
     assert far > 1.5 * near
 
 
+def stops(repeats=None, *, shares=None, knows=False):
+    """Return an algorithm that is stopped with a schedule that repeats a run so often; None: without a schedule.
+
+    It adds the seconds that it has to `shares`, of a limit of 100.
+    """
+    from remat.plugin import run_in_order
+
+    def solver(problem, options, context):
+        if shares is not None:
+            shares.append(context.seconds_left / 100)
+        if knows:
+            assert context.known_steps is not None
+        if repeats is None:
+            return Proposal(termination=Termination.TIME_LIMIT)
+        order = [0] * repeats + [*range(len(problem.graph.tasks))]
+        steps = run_in_order(problem.graph, problem.machine, order)
+        return Proposal(steps=steps, termination=Termination.TIME_LIMIT)
+
+    return solver
+
+
+def test_a_single_anytime_algorithm_leaves_time_to_those_for_other_instances(asked):
+    shares = []
+    names = asked(anytime=("one",), one=stops(2, shares=shares), rest=keep_all)
+    assert remat.solve(DAG, time_limit=100).algorithm == "rest"
+    assert names == ["one", "rest"]
+    assert 0.6 < shares[0] < 0.7
+    asked(anytime=("one",), one=stops(2, shares=shares), rest=keep_all)
+    remat.solve(DAG)  # without a limit, it has all of the time
+    assert 0.55 < shares[1] <= 0.6
+
+
+def test_those_for_other_instances_share_half_of_the_time_by_the_number_of_those_that_they_cover(asked, monkeypatch):
+    shares = []
+    asked(one=slow, rest1=stops(3, shares=shares), rest2=stops(3, shares=shares), rest3=stops(3, shares=shares))
+    one, *others = registry.algorithms()
+    others = [others[0], *(replace(other, covered_by=("rest1",)) for other in others[1:])]
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: (one, *others))
+    remat.solve(DAG, time_limit=100)
+    assert [round(share, 2) for share in shares[:2]] == [0.3, 0.14]
+
+
+def test_an_algorithm_that_starts_again_does_so_only_with_more_time(asked):
+    def waits(repeats, knows):
+        inner = stops(repeats, knows=knows)
+
+        def solver(problem, options, context):
+            until = time.monotonic() + context.seconds_left
+            while time.monotonic() < until:
+                pass
+            return inner(problem, options, context)
+
+        return solver
+
+    for knows, runs in ((True, 2), (False, 1)):
+        names = asked(cheap=("two",), two=slow, rest=waits(3, knows))
+        remat.solve(DAG, time_limit=0.4)
+        assert names.count("rest") == runs
+        names.clear()
+
+
+@pytest.mark.parametrize(("knows", "repeats", "order"), [(False, 9, "two"), (True, 9, "one"), (False, 300, "one")])
+def test_an_algorithm_that_starts_again_near_the_best_one_does_so_before_others_continue(asked, knows, repeats, order):
+    """It needs most of the time, and the others continue from what it finds."""
+    shares = []
+    one, two = stops(8, knows=True), stops(repeats, knows=knows, shares=shares)
+    names = asked(anytime=("one", "two"), cheap=("three",), one=one, two=two, three=stops(400))
+    remat.solve(DAG, time_limit=100)
+    assert names[:4] == ["three", "one", "two", order]
+    assert order == "one" or shares[1] > 0.66
+
+
+@pytest.mark.parametrize(("repeats", "share"), [(400, 0.5), (440, 2 / 3)])
+def test_algorithms_that_are_equally_good_share_the_rest(asked, repeats, share):
+    shares = []
+    one, two = stops(400, shares=shares, knows=True), stops(repeats, knows=True)
+    asked(anytime=("one", "two"), cheap=("three",), one=one, two=two, three=stops(500))
+    remat.solve(DAG, time_limit=100)
+    assert abs(shares[1] - share) < 0.01
+
+
+@pytest.mark.parametrize("guarantee", ["exact", "heuristic"])
+def test_an_exact_algorithm_with_a_poor_schedule_has_a_second_try_of_half_of_the_limit(asked, monkeypatch, guarantee):
+    shares = []
+    asked(anytime=("one", "two"), one=stops(100), two=stops(200, shares=shares))
+    one, two = registry.algorithms()
+    two = replace(two, guarantee=guarantee, within="some class")
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: (one, two))
+    remat.solve(DAG, time_limit=100)
+    assert (0.49 < shares[1] < 0.51) is (guarantee == "exact")
+
+
 def test_the_notes_name_those_that_had_too_little_time(asked):
     asked(one=late, two=slow)
     found = remat.solve(DAG, time_limit=0.3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from remat_algorithms.kit.applicability import can_offload, has_parameters
-from remat_algorithms.kit.applicability import offloads as offloads_as_graph
 
 if TYPE_CHECKING:
     from remat.plugin import Problem
@@ -35,10 +34,34 @@ def moderately_long(problem: Problem) -> bool:
 
 
 def fits_tables(problem: Problem) -> bool:
-    """Whether the tables of `rotor` fit into memory, and no other algorithm calls it anyway."""
+    """Whether `rotor` ends in moderate time, and no other algorithm calls it anyway."""
     if has_parameters(problem) or moderately_long(problem):
         return False
-    return not (without_variants(problem) and problem.chain.length > MOST_IN_TABLES)
+    return problem.chain.length <= (MOST_IN_TABLES if without_variants(problem) else MOST_STAGES)
+
+
+def stays(problem: Problem) -> bool:
+    """Whether a chain has no parameters, and its values are not offloaded."""
+    return not has_parameters(problem) and not offloads_in_graph(problem)
+
+
+def variants_stay(problem: Problem) -> bool:
+    """Whether the values of a long chain with variants stay: `rotor` takes long there."""
+    return stays(problem) and not without_variants(problem) and problem.chain.length > MOST_STAGES
+
+
+def stays_in_graph(problem: Problem) -> bool:
+    """Whether values of a long chain, or of one with variants, stay: a search on the graph may find more than rotor."""
+    return stays(problem) and not moderately_long(problem)
+
+
+LEAST_HIERARCHY = 50
+"""Minimum number of stages for which options of parts of a chain may lead to better schedules than rotor's tables."""
+
+
+def stays_in_hierarchy(problem: Problem) -> bool:
+    """Whether the values of a chain of moderate length stay."""
+    return stays(problem) and LEAST_HIERARCHY <= problem.chain.length <= MOST_STAGES
 
 
 def many_budgets(problem: Problem) -> bool:
@@ -48,21 +71,39 @@ def many_budgets(problem: Problem) -> bool:
     return problem.chain.length <= MOST_IN_TABLES or not without_variants(problem)
 
 
-SOON_OFFLOADED = 50
-"""Maximum number of stages for which the tables for chains soon lead to better schedules than a search on the graph."""
-
-
 def offloads(problem: Problem) -> bool:
     """Whether values of a chain without variants can leave the device memory."""
     alone = problem.machine.processors[0].memory == 0 and can_offload(problem)
     return alone and moderately_long(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
-def offloads_otherwise(problem: Problem) -> bool:
-    """Whether values of a longer or another chain can leave the device memory, with fixed locations of its inputs."""
+SOON_OFFLOADED = 50
+"""Maximum number of stages for which the tables for chains soon lead to schedules as good as those on the graph."""
+
+MOST_OFFLOADED_TASKS = 50_000
+"""Number of tasks of a chain above which `dag-offload-best` has no time left after its first starting points."""
+
+
+def offloads_in_graph(problem: Problem) -> bool:
+    """Whether values of a chain can leave the device memory, with fixed locations of its inputs."""
     placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
+    return placed and can_offload(problem) and len(problem.graph.tasks) <= MOST_OFFLOADED_TASKS
+
+
+MOST_JOINED = 2000
+"""Maximum number of stages of joined chains for which `join-dp` takes little time to find that its tables are large."""
+
+
+def few_joined(problem: Problem) -> bool:
+    """Whether chains that join in one loss have few enough stages for a look at their tables."""
+    length = problem.instance.length
+    return length is not None and length <= MOST_JOINED
+
+
+def offloads_otherwise(problem: Problem) -> bool:
+    """Whether values of a longer chain, or one with variants, can leave the device memory."""
     short = offloads(problem) and problem.chain.length <= SOON_OFFLOADED
-    return placed and offloads_as_graph(problem) and not short
+    return offloads_in_graph(problem) and not short
 
 
 def parameters_stay(problem: Problem) -> bool:

@@ -23,7 +23,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         prepare="remat_algorithms.chain.rotor.prepared:prepare",
         trials=(
             Trial(
-                when="variants, or 1,001 to 2,500 stages", applies="remat_algorithms.chain.applicability:fits_tables"
+                when="variants and at most 1,000 stages, or 1,001 to 2,500 stages",
+                applies="remat_algorithms.chain.applicability:fits_tables",
             ),
         ),
         many="remat_algorithms.chain.applicability:many_budgets",
@@ -145,7 +146,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         anytime=True,
         trials=(
-            Trial(kinds=("join",)),
+            Trial(
+                when="at most 2,000 stages",
+                applies="remat_algorithms.chain.applicability:few_joined",
+                kinds=("join",),
+            ),
             Trial(
                 when="at most 1,000 tasks; chains that join in one loss",
                 applies="remat_algorithms.kit.applicability:moderate",

@@ -58,9 +58,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
         trials=(
             Trial(
-                when="more than 50 stages, or variants, with links to another memory and back, at most 20,000 tasks",
+                when="more than 50 stages, or variants, with links to another memory and back, at most 50,000 tasks",
                 applies="remat_algorithms.chain.applicability:offloads_otherwise",
                 kinds=("chain",),
+            ),
+            Trial(
+                when="a time limit, links to another memory and back, at most 50,000 tasks",
+                applies="remat_algorithms.chain.applicability:offloads_in_graph",
+                kinds=("chain",),
+                timed=True,
             ),
             Trial(
                 when="links to another memory and back, at most 20,000 tasks",

@@ -94,6 +94,8 @@ class Context:
         Switch with which another thread may stop the solve; it sets `interrupted`.
     takes_signals : bool
         Whether Ctrl-C already sets `interrupted`.
+    continues : bool
+        Whether the algorithm of a part has read `known_steps`: it continues from there if it runs again.
     """
 
     deadline: float | None = None
@@ -118,6 +120,7 @@ class Context:
     forms: Forms | None = None
     cancel: Cancel | None = None
     takes_signals: bool = False
+    continues: bool = False
 
     @property
     def default_limit(self) -> float | None:
@@ -359,6 +362,7 @@ class _Part(_Aside):
     @property
     def known_steps(self) -> Steps | None:
         """The best schedule of the outer context: it also has this one's."""
+        self.continues = True
         return self._outer.known_steps
 
     def _impatient(self, now: float) -> bool:

@@ -53,6 +53,8 @@ class Trial:
         Whether it takes negligible time and often proves its answer: it runs before all others.
     free : bool
         Whether it searches for another order of the tasks; it runs last if the tasks must keep the listed order.
+    timed : bool
+        Whether it runs only within a time limit that the user has set: it takes long, and may improve the answer.
     """
 
     when: str = ""
@@ -61,6 +63,7 @@ class Trial:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     early: bool = False
     free: bool = False
+    timed: bool = False
 
     def suits(self, problem: Problem) -> bool:
         """Whether the trial is worthwhile for a problem."""

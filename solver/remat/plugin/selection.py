@@ -101,10 +101,10 @@ class Candidates:
         return self.asked + self.others + self.covered
 
 
-def candidates(problem: Problem) -> Candidates:
-    """Return the candidates of `auto` for a problem."""
+def candidates(problem: Problem, *, timed: bool = True) -> Candidates:
+    """Return the candidates of `auto` for a problem; `timed`: within a time limit that the user has set."""
     known = [a for a in registry.algorithms(problem.kind, available=True) if _reaches(problem, a)]
-    suited = {a.name: tuple(trial for trial in a.trials if trial.suits(problem)) for a in known}
+    suited = {a.name: tuple(t for t in a.trials if timed >= t.timed and t.suits(problem)) for a in known}
     own = {name for name, trials in suited.items() if trials}
     groups: dict[str, list[Candidate]] = {name: [] for name in GROUPS}
     for algorithm in known:

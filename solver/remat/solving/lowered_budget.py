@@ -196,7 +196,7 @@ class _Lowering:
         inner.enough = math.inf
         found, refuted = self._ask(size, inner, quick=quick, only=only)
         if found is not None:
-            self._take(size, found, context.aside(share=share))
+            self._take(size, found, context.aside(share=share), others=not quick and only is None)
             return True
         # Where time is over, some were not asked at all.
         self.cut |= not quick and only is None and (inner.ended or any(one.cut for one in refuted))
@@ -209,19 +209,34 @@ class _Lowering:
             self.refuter, self.least = proved[0], replace(self.least, scope=proved[1])
         return False
 
-    def _take(self, size: int, found: Result, context: Context) -> None:
-        """Take over the schedule that a probe has found with a budget."""
-        least = self._at_peak(found)
-        self.peak = least.size
+    def _take(self, size: int, found: Result, context: Context, *, others: bool) -> None:
+        """Take over the schedule that a probe has found with a budget.
+
+        `others`: whether all algorithms look for a schedule at its peak if its own algorithm finds none there.
+        """
         self.refuter, self.settled = None, False
-        while least.size < size:
-            context.enough = math.inf
-            again = None if context.ended else self._ask(least.size, context, quick=False, only=found.algorithm)[0]
+        while True:
+            least = self._at_peak(found)
+            self.peak = least.size
+            again = self._again(least.size, context, found.algorithm, others=others) if least.size < size else found
             if again is None:
                 self.found, self.least = None, replace(least, size=size, task=None)
                 return
-            size, found, least = least.size, again, self._at_peak(again)
-        self.found, self.least, self.peak = found, least, least.size
+            if again is found:
+                self.found, self.least = found, least
+                return
+            size, found = least.size, again
+
+    def _again(self, size: int, context: Context, author: str, *, others: bool) -> Result | None:
+        """Return a schedule at the peak of another one: of the same algorithm, otherwise of any."""
+        for only in (author, None) if others else (author,):
+            inner = context.aside()
+            inner.enough = math.inf
+            found, refuted = (None, ()) if inner.ended else self._ask(size, inner, quick=False, only=only)
+            if found is not None:
+                return found
+            self.cut |= only is None and (inner.ended or any(one.cut for one in refuted))
+        return None
 
     def _at_peak(self, found: Result) -> LeastBudget:
         return max((at_peak(found, memory) for memory in self._memories), key=lambda least: least.size)

@@ -5,14 +5,15 @@ The selection and order follow from the algorithms' declarations: `remat.plugin.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from remat.errors import AlgorithmError, OptionError, RematError
-from remat.messages import listing
 from remat.plugin import registry, selection
 from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context
@@ -26,6 +27,7 @@ from remat.solving.budget_grid import is_minimal, with_whole_values
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
+from remat.solving.portfolio_answers import Answer, remarks
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
@@ -46,6 +48,12 @@ LATE_EXPLORATION = 0.5
 schedule, its gap decides between both shares.
 """
 
+LARGE_GAP = 0.2
+"""Gap from which the second try has that share if an exact algorithm has a first, poor schedule."""
+
+NEAR = 0.1
+"""Share by which the first try of an algorithm that starts again may be slower than the best schedule."""
+
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """Terminations of algorithms that could have continued."""
 
@@ -55,8 +63,11 @@ GROWTH, GAIN = 4, 0.001
 IDLE_ROUNDS, IDLE_ROUNDS_WITHIN = 1, 3
 """Rounds of deepening without a gain after which it ends: by default, and within a time limit that the user set."""
 
-MOST_ASKED_OTHERS = 20_000
+MOST_ASKED_OTHERS = 50_000
 """Most tasks for which algorithms for other instances are asked in the time that is left."""
+
+OTHERS = 0.5
+"""Share of that time for a first run of all of them; the best ones then run again."""
 
 ASKED_LONGER, LONGER = 3, 0.5
 """Number of these that run again if the time stopped them, best first, and the share of the time left for each."""
@@ -109,25 +120,6 @@ def _prepared(problem: Problem, options: AutoOptions, context: Context) -> _Port
     return _Portfolio(problem, options, context)
 
 
-@dataclass(frozen=True, eq=False)  # one is not another one; their arrays cannot be compared
-class _Answer:
-    """Answer of one algorithm: its proposal, with scopes for this machine, and its conclusion."""
-
-    solver: registry.Algorithm
-    proposal: Proposal
-    result: Result
-    candidate: Candidate
-    seconds: float
-
-    @property
-    def rank(self) -> tuple[Any, ...]:
-        """Sort key of answers: a faster schedule (for a stream, a shorter period), then a stronger proof."""
-        proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
-        report = self.result.report
-        length = 0 if report is None else report.makespan
-        return (self.result.makespan is None, self.result.makespan or 0, length, proof)
-
-
 @dataclass
 class _Portfolio:
     """The state of a solve."""
@@ -135,7 +127,7 @@ class _Portfolio:
     problem: Problem
     options: AutoOptions
     context: Context
-    answers: list[_Answer] = field(default_factory=list[_Answer])
+    answers: list[Answer] = field(default_factory=list[Answer])
     asked: set[str] = field(default_factory=set[str])
     refusals: list[str] = field(default_factory=list[str])
     log: list[str] = field(default_factory=list[str])
@@ -150,26 +142,39 @@ class _Portfolio:
 
     def ask_all(self) -> None:
         """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""
-        chosen = selection.candidates(self.problem)
+        chosen = selection.candidates(self.problem, timed=self.context.limit_given)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
         rest = chosen.others + chosen.covered if self._asks_others else ()
-        self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime) or min(1, len(rest)))
+        self._in_turn(self._ordered(chosen.ending), left=len(chosen.anytime) or min(1, len(rest)))
         self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
         if self.hopeless:
             return
-        goes_on = self._asks_others
-        # Half of it is left for searchers that may run deeper.
-        later, stopped = bool(chosen.covered), list[_Answer]()
-        for listed, after in ((chosen.others, later), (chosen.covered, 0)):
-            reserve = len(listed) if self._searchers() else 0
-            for k, candidate in enumerate(listed):
-                if self.best is None or goes_on:
-                    answer = self._ask(candidate, share=1 / (len(listed) - k + after + reserve))
-                    stopped += [answer] if answer is not None and answer.proposal.termination in CUT else []
+        covers = Counter(name for one in chosen.every for name in one.algorithm.covered_by)
+        stopped = self._ask_others(chosen.others, covers, after=len(chosen.covered))
+        stopped += self._ask_others(chosen.covered, covers)
         # A small share of the time says little of who could do better.
-        for answer in sorted(stopped, key=lambda one: one.rank[:3])[: ASKED_LONGER if goes_on else 0]:
+        for answer in sorted(stopped, key=lambda one: one.rank[:3])[: ASKED_LONGER if self._asks_others else 0]:
             self._ask(answer.candidate, share=LONGER, again=True)
+
+    def _ask_others(self, listed: Sequence[Candidate], covers: Counter[str], *, after: int = 0) -> list[Answer]:
+        """Run algorithms for other instances, or covered ones, once; return the answers that the time cut short.
+
+        If no schedule is known, they have equal shares. To improve one, each has a share for itself and for each
+        algorithm that it covers, and they leave half of the time to searchers that may run deeper, or to their second
+        runs. `after`: number of covered algorithms that follow.
+        """
+        goes_on, stopped = self._asks_others, list[Answer]()
+        improves = goes_on and self.best is not None
+        weights = [1 + improves * covers[candidate.algorithm.name] for candidate in listed]
+        after = after if improves else min(1, after)
+        reserve = sum(weights) * (1 / OTHERS - 1) if improves or self._searchers() else 0
+        for k, candidate in enumerate(listed):
+            if self.best is None or goes_on:
+                share = weights[k] / (sum(weights[k:]) + after + reserve)
+                answer = self._ask(candidate, share=share)
+                stopped += [answer] if answer is not None and answer.proposal.termination in CUT else []
+        return stopped
 
     @property
     def _asks_others(self) -> bool:
@@ -181,7 +186,7 @@ class _Portfolio:
         idle, factor = 0, 1
         searchers = self._searchers()
         while searchers and not self.settled:
-            known, factor, deeper = self._figures(), factor * GROWTH, list[_Answer]()
+            known, factor, deeper = self._figures(), factor * GROWTH, list[Answer]()
             for k, answer in enumerate(searchers):
                 more = self._deeper(answer.candidate, factor) if self._has_time_for(answer) else None
                 if more is not None:
@@ -192,7 +197,7 @@ class _Portfolio:
             if idle >= (IDLE_ROUNDS_WITHIN if self.context.limit_given else IDLE_ROUNDS):
                 return
 
-    def _searchers(self) -> list[_Answer]:
+    def _searchers(self) -> list[Answer]:
         """Return the answers that are the best ones, of algorithms whose work is limited by options not given."""
         best = self.best
         if best is None or self.hopeless:
@@ -213,7 +218,7 @@ class _Portfolio:
         self.log.append(f"{candidate.algorithm.name} ended at the largest {shown}")
         return None
 
-    def _has_time_for(self, answer: _Answer) -> bool:
+    def _has_time_for(self, answer: Answer) -> bool:
         """Whether more work may end in time; a limit that the user set is used up in any case."""
         left = self.context.seconds_left
         return left is None or self.context.limit_given or GROWTH * answer.seconds <= left
@@ -221,9 +226,12 @@ class _Portfolio:
     @property
     def _gap(self) -> float:
         """Gap of the best schedule to the best bound, as a share of its makespan; 1 without a schedule."""
-        makespan, _ = self._figures()
+        best = self.best
+        if best is None:
+            return 1.0
+        makespan = float(best.result.makespan or 0)
         bound = max((float(answer.result.lower_bound or 0) for answer in self.answers), default=0.0)
-        return max(0.0, 1.0 - bound / makespan) if makespan else 0.0 if self.best is not None else 1.0
+        return max(0.0, 1.0 - bound / makespan) if makespan else 0.0
 
     def _figures(self) -> tuple[float, float]:
         best = self.best
@@ -253,15 +261,16 @@ class _Portfolio:
             sorted(listed, key=lambda candidate: candidate.trial.free) if self.options.order == "listed" else [*listed]
         )
 
-    def _in_turn(self, listed: Sequence[Candidate], *, with_others: int = 0) -> None:
-        """Run candidates one after the other, each with a share of the remaining time."""
+    def _in_turn(self, listed: Sequence[Candidate], *, left: float = 0) -> None:
+        """Run candidates one after the other, each with a share of the remaining time; `left` shares are left."""
         for k, candidate in enumerate(listed):
-            self._ask(candidate, share=1 / (len(listed) - k + with_others))
+            self._ask(candidate, share=1 / (len(listed) - k + left))
 
     def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
         """Run all candidates for a while, and then the best one for the remaining time.
 
         The best candidate of the first round gets at least half of the time, and each next one most of the rest.
+        Candidates whose schedules are equally good share this time.
         Candidates that were stopped before their first schedule run once more, because their quality is unknown. If no
         candidate has a schedule, the `others` run before a second round. Without a limit of the user, each
         candidate continues up to its own work limit, as long as the others keep their share of the time.
@@ -269,49 +278,77 @@ class _Portfolio:
         if len(listed) < 2 or not self.context.limit_given:
             # On small instances an exact search ends soon, and its proof saves the other algorithms' whole work.
             small = len(self.problem.graph.tasks) <= SMALL
-            self._in_turn(sorted(listed, key=lambda one: small and one.algorithm.guarantee != "exact"))
+            leaves = 1 / COMMITTED - 1 if others and self._asks_others else 0
+            self._in_turn(sorted(listed, key=lambda one: small and one.algorithm.guarantee != "exact"), left=leaves)
             return
         unfinished = self._explore(listed, EXPLORATION)
         if self.best is None and not self.hopeless:
             self._explore(others, EXPLORATION)
-        unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
-        if unknown:
-            known = [entry for entry in unfinished if entry[0] not in unknown]
-            share = SECOND_EXPLORATION + (LATE_EXPLORATION - SECOND_EXPLORATION) * (self._gap if known else 1.0)
+        late = [entry for entry in unfinished if self._is_late(entry[1])]
+        if late:
+            known = [entry for entry in unfinished if entry not in late]
+            # One with a schedule is exact, and on its way to the best one of its class.
+            large = LARGE_GAP if any(answer.result.makespan is not None for _, answer in late) else 1.0
+            gap = min(1.0, self._gap / large) if known else 1.0
+            share = SECOND_EXPLORATION + (LATE_EXPLORATION - SECOND_EXPLORATION) * gap
             share = SECOND_EXPLORATION if self.hopeless else share
-            unfinished = known + self._explore(unknown, share, again=True)
-        ranked = sorted(unfinished, key=lambda entry: entry[1].rank[:3])
+            unfinished = known + self._explore([candidate for candidate, _ in late], share, again=True)
+        ranked = sorted(unfinished, key=lambda entry: (not self._may_win(entry[1]), *entry[1].rank[:3]))
         for k, (candidate, answer) in enumerate(ranked):
-            after = ranked[k + 1 :]
-            if answer.result.makespan is None:
-                share = 1 / (len(after) + 1)
-            else:
-                rivals = any(
-                    one.algorithm.name != candidate.algorithm.name or late.result.makespan is None
-                    for one, late in after
-                )
-                share = COMMITTED if rivals else 1.0
-            self._ask(candidate, share=share, again=True)
+            self._ask(candidate, share=self._share_of(candidate, answer, ranked[k + 1 :]), again=True)
+
+    @staticmethod
+    def _share_of(candidate: Candidate, answer: Answer, after: Sequence[tuple[Candidate, Answer]]) -> float:
+        """Return the share of the time left for an algorithm before others: most of it, but for those as good."""
+        makespan = answer.result.makespan
+        if makespan is None:
+            return 1 / (len(after) + 1)
+        unknown = any(late.result.makespan is None for _, late in after)
+        equal = [one for one, late in after if abs((late.result.makespan or math.inf) - makespan) <= GAIN * makespan]
+        other = {one.algorithm.name for one, _ in after if one not in equal} - {candidate.algorithm.name}
+        return (COMMITTED if unknown or other else 1.0) / (1 + len(equal))
+
+    def _may_win(self, answer: Answer) -> bool:
+        """Whether an algorithm that starts again needs most of the time left for what it may still find.
+
+        Others continue from the best schedule: its own, or what this algorithm finds before them.
+        """
+        best, makespan = self.best, answer.result.makespan
+        if best is None or makespan is None or answer.continues:
+            return False
+        return makespan <= (1 + NEAR) * (best.result.makespan or 0)
+
+    def _is_late(self, answer: Answer) -> bool:
+        """Whether an answer cut short says nothing of what more time gives: no schedule, or of an exact algorithm."""
+        best = self.best
+        worse = best is not None and answer.rank[:2] > best.rank[:2]
+        return answer.result.makespan is None or (worse and self._is_exact(answer.solver))
+
+    def _is_exact(self, solver: registry.Algorithm) -> bool:
+        """Whether an algorithm finds the best schedule of a class that uses all of the machine."""
+        return solver.guarantee == "exact" and speaks_for_all(self.problem.machine, solver)
 
     def _explore(
         self, listed: Sequence[Candidate], share: float, *, again: bool = False
-    ) -> list[tuple[Candidate, _Answer]]:
+    ) -> list[tuple[Candidate, Answer]]:
         """Run each candidate for its part of a share of the time; return those that the limit stopped."""
-        limit, unfinished = self.seconds, list[tuple[Candidate, _Answer]]()
+        limit, unfinished = self.seconds, list[tuple[Candidate, Answer]]()
         for candidate in listed:
             left = max(self.context.seconds_left or 0.0, 1e-9)
             answer = self._ask(candidate, share=min(1.0, share * limit / len(listed) / left), again=again)
+            if answer is None and again:  # it would not have had more time than before
+                answer = self._last_of(candidate)
             if answer is not None and answer.proposal.termination in CUT:
                 unfinished.append((candidate, answer))
         return unfinished
 
     @property
-    def best(self) -> _Answer | None:
+    def best(self) -> Answer | None:
         """The best answer with a schedule, in the listed order where that must be kept."""
         found = (answer for answer in self.answers if answer.result.columns is not None and self._admissible(answer))
         return min(found, key=lambda answer: answer.rank, default=None)
 
-    def _admissible(self, answer: _Answer) -> bool:
+    def _admissible(self, answer: Answer) -> bool:
         columns = answer.result.columns
         return self.options.order == "free" or (columns is not None and in_listed_order(self.problem.graph, columns))
 
@@ -326,9 +363,13 @@ class _Portfolio:
         best = self.best
         return self.context.stopped or (best is not None and best.result.status is Status.OPTIMAL)
 
-    def _ask(self, candidate: Candidate, *, share: float = 1.0, again: bool = False) -> _Answer | None:
+    def _ask(self, candidate: Candidate, *, share: float = 1.0, again: bool = False) -> Answer | None:
         """Run an algorithm, unless the answer is settled; after a refusal or failure, other algorithms follow."""
-        if self.settled or (candidate.key in self.asked and not again):
+        if (
+            self.settled
+            or (candidate.key in self.asked and not again)
+            or (again and not self._has_more(candidate, share))
+        ):
             return None
         self.asked.add(candidate.key)
         started = time.monotonic()
@@ -352,13 +393,23 @@ class _Portfolio:
         if result is None:
             self.refusals.append(f"{solver.name}: no time was left to verify its schedule")
             return None
-        answer = _Answer(solver, scoped(problem, solver, proposal), result, candidate, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        answer = Answer(solver, scoped(problem, solver, proposal), result, candidate, seconds, context.continues)
         self.answers.append(answer)
         if result.columns is not None and self._admissible(answer):
             self._report(result)
         elif result.columns is None:
             self.context.report(bound=result.lower_bound, scope=ALL_SCHEDULES)
         return answer
+
+    def _has_more(self, candidate: Candidate, share: float) -> bool:
+        """Whether an algorithm that runs again has more time than before, unless it continues from the best one."""
+        before, left = self._last_of(candidate), self.context.seconds_left
+        return before is None or before.continues or left is None or share * left > before.seconds
+
+    def _last_of(self, candidate: Candidate) -> Answer | None:
+        """Return the last answer of a candidate."""
+        return next((answer for answer in reversed(self.answers) if answer.candidate.key == candidate.key), None)
 
     def _failed(self, solver: registry.Algorithm, error: Exception) -> None:
         """Log the failure of an algorithm; the others continue."""
@@ -425,6 +476,7 @@ class _Portfolio:
                 log=tuple(self.log),
             )
         result, within = best.result, best.result.optimal_within
+        notes = (*best.proposal.notes, *remarks(self.problem, self.answers, best, self.options.order))
         if any(bound.scope == within and not holds(bound, result) for bound in bounds):
             within = None  # faster than all schedules of that class, and so none of them
         return Proposal(
@@ -436,7 +488,9 @@ class _Portfolio:
             bounds=bounds,
             optimal_within=within,
             termination=ended or self._longest([best]),
-            notes=tuple(dict.fromkeys((*best.proposal.notes, *self._remarks(best)))),
+            notes=tuple(
+                dict.fromkeys((*best.proposal.notes, *remarks(self.problem, self.answers, best, self.options.order)))
+            ),
             author=Author(result.algorithm, result.options),
             log=tuple(self.log),
         )
@@ -457,7 +511,7 @@ class _Portfolio:
         best, told = other.best, [Refutation.of(answer.solver, answer.result) for answer in other.answers]
         return None if best is None else best.result, told
 
-    def _bounds(self, best: _Answer | None) -> tuple[Bound, ...]:
+    def _bounds(self, best: Answer | None) -> tuple[Bound, ...]:
         """Return the best bound of each class, but for those over all schedules that another one's schedule refutes."""
         found: dict[str, Bound] = {}
         for answer in self.answers:
@@ -476,7 +530,7 @@ class _Portfolio:
             self.context.best_bound = None if whole is None else whole.value
         return tuple(found.values())
 
-    def _longest(self, answers: list[_Answer]) -> Termination:
+    def _longest(self, answers: list[Answer]) -> Termination:
         """Return why the search ended: the last limit that stopped an algorithm, otherwise the answers' reasons."""
         said = {answer.candidate.key: answer.result.termination for answer in self.answers}.values()
         for limit in (Termination.TIME_LIMIT, Termination.PATIENCE):
@@ -504,51 +558,3 @@ class _Portfolio:
         """Yield notes on a missing schedule; after a proof, algorithms that refused the instance are not listed."""
         notes = [note for answer in self.answers for note in answer.proposal.notes]
         return tuple(dict.fromkeys([*notes, *(() if proved else self.refusals[:3])]))
-
-    def _remarks(self, best: _Answer) -> Iterator[str]:
-        """Yield notes on the gain of another order, algorithms without enough time, and unused parts of the machine."""
-        yield from self._worth(best)
-        yield from self._late(best)
-        machine, report = self.problem.machine, best.result.report
-        assert report is not None
-        if machine.links and not any(answer.solver.several_memories for answer in self.answers):
-            yield "none of the algorithms that ran uses the links of this machine"
-        if len(machine.processors) > 1:
-            idle = [name.name for name in machine.processors if not report.busy.get(name.name)]
-            if idle:
-                verb = "is" if len(idle) == 1 else "are"
-                yield f"of {len(machine.processors)} processors, {len(idle)} {verb} not used by this schedule"
-
-    def _late(self, best: _Answer) -> Iterator[str]:
-        """Name the algorithms that the time limit stopped before their first schedule: they may do better."""
-        ended = {answer.solver.name: answer.proposal.termination for answer in self.answers}
-        solved = {one.solver.name for one in self.answers if one.result.makespan is not None or one.result.scope}
-        late = [name for name, how in ended.items() if how is Termination.TIME_LIMIT and name not in solved]
-        if late and best.result.status is not Status.OPTIMAL:
-            who = "it" if len(late) == 1 else "they"
-            yield f"the time limit stopped {listing(late)} before a first schedule; with more time {who} may do better"
-
-    def _worth(self, best: _Answer) -> Iterator[str]:
-        """Compare the best schedule with the best one of the other kind of order, where both are known."""
-        if self.problem.kind != "dag" or self.problem.instance.is_stream:
-            return
-        solved = [answer for answer in self.answers if answer.result.columns is not None]
-        graph = self.problem.graph
-        listed = [a for a in solved if a.result.columns is not None and in_listed_order(graph, a.result.columns)]
-        mine = best.result.makespan
-        assert mine is not None
-        if self.options.order == "listed":
-            other = min((answer.result.makespan or 0 for answer in solved), default=mine)
-            if other < mine:
-                yield f"a free order of the tasks is worth {_share(mine, other)}: option order=free"
-        elif best not in listed:
-            if not listed:
-                yield "the tasks run in another order than listed; option order=listed keeps that one"
-                return
-            other = min(answer.result.makespan or 0 for answer in listed)
-            worth = _share(other, mine)
-            yield f"the tasks run in another order than listed, which saves {worth}; option order=listed keeps that one"
-
-
-def _share(more: float, less: float) -> str:
-    return f"{100 * (more - less) / less:.3g} %" if less else "time"

@@ -24,6 +24,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 kinds=("chain",),
             ),
             Trial(
+                when="variants and more than 1,000 stages; no values to offload, or more than 50,000 tasks",
+                applies="remat_algorithms.chain.applicability:variants_stay",
+                kinds=("chain",),
+            ),
+            Trial(
+                when="a time limit, and variants or more than 1,000 stages; no values to offload, or more than 50,000 "
+                "tasks",
+                applies="remat_algorithms.chain.applicability:stays_in_graph",
+                kinds=("chain",),
+                timed=True,
+            ),
+            Trial(
                 when="unequal steps in one memory",
                 applies="remat_algorithms.adjoint.applicability:unequal_in_one_memory",
                 kinds=("adjoint",),

@@ -220,6 +220,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 applies="remat_algorithms.dag.applicability:large_training",
                 kinds=("dag",),
             ),
+            Trial(
+                when="a time limit, 50 to 1,000 stages, no values to offload",
+                applies="remat_algorithms.chain.applicability:stays_in_hierarchy",
+                kinds=("chain",),
+                timed=True,
+            ),
         ),
     ),
     Algorithm(

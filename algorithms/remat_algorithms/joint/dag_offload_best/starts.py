@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.plugin import Algorithm, Proposal, Steps
+from remat.plugin import Algorithm, Proposal, Steps, reference_order
 from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
@@ -61,15 +61,14 @@ def first(setting: Setting, best: Best) -> None:
 
 def begin_with(steps: Steps | None, setting: Setting, best: Best, walk: Walk) -> None:
     """Start from a schedule that was known before the solve, if there is one and `walk` may run its order."""
-    if steps is None or not (walk.reorder or list(dict.fromkeys(steps.runs.tolist())) == setting.listed):
-        return
-    _take(setting, best, walk, "known schedule", Proposal(steps=steps))
+    if steps is not None:
+        _take(setting, best, walk, "known schedule", Proposal(steps=steps))
 
 
 def orders(setting: Setting, best: Best, walk: Walk) -> Proposal | None:
-    """Run the algorithms that only choose an order, which is quick; see `rules`."""
-    entries: Entries = [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
-    return _ask(setting, best, walk, entries)
+    """Run the algorithms that only choose an order, if `walk` may run any, which is quick; see `rules`."""
+    listed = (*KEEP_ALL, *ORDERS) if walk.reorder else KEEP_ALL
+    return _ask(setting, best, walk, [(entry, {}) for entry in listed if setting.problem.kind in entry.cheap])
 
 
 def rules(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
@@ -122,9 +121,9 @@ def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal
 
 
 def _take(setting: Setting, best: Best, walk: Walk, name: str, proposal: Proposal) -> None:
-    """Take over the schedule of another algorithm, and try to improve its runs."""
+    """Take over the schedule of another algorithm, if `walk` may run its order, and try to improve its runs."""
     start = judged(setting.problem, name, proposal)
-    if start is None:
+    if start is None or not (walk.reorder or _in_listed_order(setting, start.steps)):
         return
     runs = Runs(tuple(start.steps.runs.tolist()))
     best.take(Found(start.steps, runs), start.makespan, message=name)
@@ -135,3 +134,10 @@ def _take(setting: Setting, best: Best, walk: Walk, name: str, proposal: Proposa
     if best.attempt is None or start.makespan < best.attempt.makespan:
         taste = taste_of_steps(start.steps, setting.reads, len(setting.maker), setting.device)
         walk.settle(runs, taste)
+
+
+def _in_listed_order(setting: Setting, steps: Steps) -> bool:
+    first = list(dict.fromkeys(steps.runs.tolist()))
+    chosen = np.zeros(len(setting.graph.tasks), dtype=bool)
+    chosen[first] = True
+    return bool(reference_order(setting.graph, chosen).tolist() == first)

@@ -10,6 +10,7 @@ from remat.generate.layered import layered_dag
 from remat.plugin import ALL_SCHEDULES, Context
 from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.plans.search_state import Search
+from remat_algorithms.joint.dag_offload_best import starts
 from remat_algorithms.joint.dag_offload_best.dag_offload_best import DagOffloadBestOptions, solve
 from remat_algorithms.joint.dag_offload_best.local_search import _handed
 from remat_algorithms.joint.dag_offload_best.model import Runs, Setting
@@ -121,6 +122,24 @@ def test_the_listed_order_may_be_kept():
     assert result.makespan is not None
     runs = [result.graph.tasks[task] for task in result.columns.runs.tolist()]
     assert list(dict.fromkeys(runs)) == [task["id"] for task in document["tasks"]]
+
+
+def test_algorithms_for_other_orders_are_not_asked_if_the_listed_order_is_kept(monkeypatch):
+    document = dict(layered_dag(nodes=12, seed=4)) | {"machine": any_machine(random.Random(0))}
+    known = remat.solve(document, algorithm="dag-order-exact")
+    problem = make_problem(remat.load(document), budget=known.peak_memory["device"])
+    names = []
+    asked = starts.asked
+
+    def noted(entry, *rest, **given):
+        names.append(entry.name)
+        return asked(entry, *rest, **given)
+
+    monkeypatch.setattr(starts, "asked", noted)
+    for reorder in (True, False):
+        names.clear()
+        solve(problem, DagOffloadBestOptions(iterations=0, reorder=reorder), Context())
+        assert ("dag-order-greedy" in names) is reorder
 
 
 def interrupted(problem, steps, **options):
