@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,7 @@ from remat_algorithms.layout.best_fit import ORDERS, Gaps, Order
 from remat_algorithms.layout.live_bytes import arena_bound, sections_of
 
 if TYPE_CHECKING:
-    from remat_algorithms.layout.beam import Beams
-    from remat_algorithms.layout.ejection import Ejections
-    from remat_algorithms.layout.neighborhoods import Neighborhoods
+    from remat_algorithms.layout.layout_search import LayoutSearch
 
 MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
@@ -32,18 +30,14 @@ ORDER_SHARE, ORDER_WORK, ROUNDS = 0.25, 1_000_000_000, 16
 """Share of the work that is left, and most of it, for other orders of best-fit, where searches with so many times the
 first work were in vain."""
 
-EJECTION_SHARE, BEAM_SHARE = 1.0, 0.5
-"""Work of ejections, and of beams, as a share of that of other searches; twice that for a search that finds layouts."""
-
-NEIGHBORHOOD_SHARE, NEIGHBORHOOD_ROUNDS = 2.0, 2
-"""The same share for neighbourhoods of the best layout, which follow where searches with so many times the first work
-were in vain."""
+LOWEST_SHARE = 2
+"""Work for the lowest arena, relative to that for each other one: most instances have a layout of this size."""
 
 HALVINGS = 5
 """Number of arenas to try between the lower bound and the largest one; each halves the distance."""
 
 HELP_ROUNDS = 16
-"""The search for a layout of a given capacity turns to ejections and beams where this many times the first work was in
+"""The search for a layout of a given capacity turns to other searches where this many times the first work was in
 vain."""
 
 
@@ -116,8 +110,8 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
     """Search until the layout is enough; return whether every arena below it is excluded, and why it stopped."""
     from remat_algorithms.layout.beam import Beams
     from remat_algorithms.layout.ejection import Ejections
-    from remat_algorithms.layout.neighborhoods import Neighborhoods
-    from remat_algorithms.layout.section_floors import search
+    from remat_algorithms.layout.reinsertion import Reinsertions
+    from remat_algorithms.layout.section_floors import FloorSearch
     from remat_algorithms.layout.section_floors_kernel import INFEASIBLE, SOLVED
 
     _, first, last = sections_of(best.buffers)
@@ -128,11 +122,9 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
     step = _step(buffers)
     excluded = best.bound - step if exact else arena_bound(buffers) - step  # no layout of these has such an arena
     most, turn = FIRST_WORK, 0
-    helpers: dict[Ejections | Beams, float] = {
-        Ejections(buffers, context): EJECTION_SHARE,
-        Beams(buffers, context): BEAM_SHARE,
-    }
-    near = Neighborhoods(buffers, context)
+    searches = [kind(buffers, context) for kind in (Reinsertions, Ejections, Beams)]
+    plain: IntArray | None = None
+    lowest: FloorSearch | None = None
     while not best.is_enough:
         capacity = best.buffers.capacity
         high = capacity if capacity is not None else best.arena - step
@@ -144,12 +136,16 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         left = None if work is None else work - best.work
         if context.stopped or (left is not None and left <= 0):
             return False, context.termination if context.stopped else Termination.ITERATION_LIMIT
-        limit = most if left is None else min(most, left)
-        found = search(buffers, target, limit, lambda: context.stopped, seed=context.seed + turn)
+        limit = LOWEST_SHARE * most if target == low else most
+        limit = limit if left is None else min(limit, left)
+        if turn == 0:
+            lowest = lowest if lowest and lowest.capacity == target else FloorSearch(buffers, target, context.seed)
+        floors = lowest if lowest and turn == 0 else FloorSearch(buffers, target, context.seed + turn)
+        found = floors.go_on(limit, lambda: context.stopped)
         best.work += found.work
         if found.status == SOLVED and found.offset is not None:
             best.take(expand(found.offset))
-            turn = 0
+            plain, turn = found.offset, 0
         elif found.status == INFEASIBLE:
             excluded, turn = target, 0
             if exact:
@@ -158,11 +154,8 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
             turn += 1
             if target == high:
                 if capacity is None or most >= HELP_ROUNDS * FIRST_WORK:
-                    others = best.work - near.work - sum(helper.work for helper in helpers)
-                    if capacity is None and exact and most >= NEIGHBORHOOD_ROUNDS * FIRST_WORK:
-                        _improve(best, near, NEIGHBORHOOD_SHARE * others, work)
                     arenas = range(low, best.arena, step) if capacity is None else range(high, high + 1)
-                    _help(best, helpers, expand, arenas, others, work)
+                    plain = _help(best, searches, best.offset if exact else plain, expand, arenas, work)
                 if most == ROUNDS * FIRST_WORK:
                     _reorder(best, context, left)
                 most, turn = 2 * most, 0
@@ -171,45 +164,33 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
 
 def _help(
     best: _Best,
-    helpers: Mapping[Ejections | Beams, float],
+    searches: Sequence[LayoutSearch],
+    plain: IntArray | None,
     expand: Callable[[IntArray], IntArray],
     arenas: range,
-    others: int,
     work: int | None,
-) -> None:
-    """Try ejections and beams for some of these arenas, each with its share of the work of the others so far."""
-    for helper, share in helpers.items():
-        limit = share * others
+) -> IntArray | None:
+    """Run other searches for some of these arenas, each with its share of the work of the search over floors.
+
+    `plain` is the best layout of plain buffers. Return the new one.
+    """
+    floors = best.work - sum(search.work for search in searches)
+    for search in searches:
+        limit = search.share * floors
         while not best.is_enough and len(arenas):
-            allowed = int(limit) - helper.work
-            left = allowed if work is None else min(allowed, work - best.work)
+            left = int(limit) - search.work
+            left = left if work is None else min(left, work - best.work)
             if left <= 0:
                 break
-            before = helper.work
-            offset = helper.below(arenas, left)
-            best.work += helper.work - before
+            before = search.work
+            offset = search.below(arenas, left, plain)
+            best.work += search.work - before
             if offset is None:
                 break
             best.take(expand(offset))
-            limit = 2 * share * others
+            plain = offset
             arenas = range(arenas.start, best.arena, arenas.step)
-
-
-def _improve(best: _Best, near: Neighborhoods, most: float, work: int | None) -> None:
-    """Improve the best layout until this has taken `most` work in all, or twice that if it succeeds."""
-    limit = most
-    while not best.is_enough and best.offset is not None:
-        allowed = int(limit) - near.work
-        left = allowed if work is None else min(allowed, work - best.work)
-        if left <= 0:
-            return
-        before = near.work
-        offset = near.improve(best.offset, best.bound, left)
-        best.work += near.work - before
-        if offset is None:
-            return
-        best.take(offset)
-        limit = 2 * most
+    return plain
 
 
 def _reorder(best: _Best, context: Context, left: int | None) -> None:

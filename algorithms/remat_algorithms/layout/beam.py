@@ -19,6 +19,7 @@ import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray
 from remat_algorithms.layout import beam_kernel as kernel
+from remat_algorithms.layout.layout_search import LayoutSearch
 from remat_algorithms.layout.live_bytes import loads, rows_within
 
 FIRST_WIDTH, WIDEST, MOST_CELLS = 64, 16_384, 4_000_000
@@ -43,58 +44,36 @@ UNIT, SETUP, SETUP_OF_ROW = 3, 100_000, 5_000
 """Nanoseconds of a step of the kernel, and of the arrays of a beam: in all, and for each buffer and section."""
 
 
-class Beams:
-    """Beams of growing width for the same buffers.
+class Beams(LayoutSearch):
+    """Beams of growing width for the same buffers."""
 
-    Parameters
-    ----------
-    buffers : Buffers
-        Without groups.
-    context : Context
-    """
+    share = 0.25
+    _centre, _weight, _found = 0, 0.0, False
 
-    def __init__(self, buffers: Buffers, context: Context) -> None:
-        self._buffers, self._context = buffers, context
-        self._draw = np.random.default_rng(context.seed)
-        self._turn, self._centre, self._weight, self._found = 0, 0, 0.0, False
-        self.work = 0
+    @cached_property
+    def _draw(self) -> np.random.Generator:
+        return np.random.default_rng(self._context.seed)
 
     @cached_property
     def _load(self) -> IntArray:
         """The live bytes of each section."""
         return loads(self._buffers, self._buffers.rounded)
 
-    @cached_property
+    @property
     def _is_small(self) -> bool:
-        """Whether beams do not take too long."""
-        if len(self._buffers) > MOST_PAIRS:
-            return False
-        return int((loads(self._buffers, np.ones_like(self._buffers.size)) ** 2).sum()) <= MOST_PAIRS
+        return len(self._buffers) <= MOST_PAIRS and self._pairs <= MOST_PAIRS
 
-    def below(self, arenas: range, work: int) -> IntArray | None:
-        """Return a layout whose arena is at most the largest of `arenas`, or None.
-
-        Parameters
-        ----------
-        arenas : range
-            The sizes to choose from.
-        work : int
-            Units of work, of about a nanosecond, after which to stop. The object's `work` adds them up.
-        """
-        buffers, limit = self._buffers, self.work + work
-        while self.work < limit and self._is_small and not self._context.stopped:
-            turn, self._turn = self._turn, self._turn + 1
-            if not self._found:
-                self._centre, self._weight = self._next_centre(turn), FRAGMENTATION[turn % len(FRAGMENTATION)]
-            arena = arenas[-1 - int(SHARES[turn % len(SHARES)] * (len(arenas) - 1))]
-            width = min(WIDEST, FIRST_WIDTH << turn // TURNS, max(1, MOST_CELLS // len(buffers)))
-            run = _Run(buffers, arena, self._centre, width, self._weight)
-            offset, steps = run.search(NOISES[turn % len(NOISES)], self._draw, self._context)
-            # A beam that ends at once takes the time of its arrays.
-            self.work, self._found = self.work + max(UNIT * steps, run.setup), offset is not None
-            if offset is not None:
-                return offset
-        return None
+    def _run(self, arenas: range, work: int, best: IntArray | None) -> IntArray | None:
+        turn, buffers = self._turn, self._buffers
+        if not self._found:
+            self._centre, self._weight = self._next_centre(turn), FRAGMENTATION[turn % len(FRAGMENTATION)]
+        arena = arenas[-1 - int(SHARES[turn % len(SHARES)] * (len(arenas) - 1))]
+        width = min(WIDEST, FIRST_WIDTH << turn // TURNS, max(1, MOST_CELLS // len(buffers)))
+        run = _Run(buffers, arena, self._centre, width, self._weight)
+        offset, steps = run.search(NOISES[turn % len(NOISES)], self._draw, self._context)
+        # A beam that ends at once takes the time of its arrays.
+        self.work, self._found = self.work + max(UNIT * steps, run.setup), offset is not None
+        return offset
 
     def _next_centre(self, turn: int) -> int:
         """Return the section from which buffers are placed outwards: the first, the last, the fullest, or any."""

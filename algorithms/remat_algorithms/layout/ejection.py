@@ -17,8 +17,9 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import FREE, Buffers, Context, IntArray
+from remat.plugin import FREE, Buffers, IntArray
 from remat_algorithms.layout import ejection_kernel as kernel
+from remat_algorithms.layout.layout_search import LayoutSearch
 from remat_algorithms.layout.live_bytes import rows_within, sections_of
 
 MOST_PAIRS = 500_000
@@ -37,55 +38,38 @@ UNIT, SETUP, SETUP_OF_PAIR = 1, 100_000, 20
 """Nanoseconds of a step of the kernel, and of the arrays of a run: in all, and for each pair."""
 
 
-class Ejections:
-    """Ejection searches of growing length for the same buffers.
+class Ejections(LayoutSearch):
+    """Ejection searches of growing length for the same buffers."""
 
-    Parameters
-    ----------
-    buffers : Buffers
-        Without groups.
-    context : Context
-    """
-
-    def __init__(self, buffers: Buffers, context: Context) -> None:
-        self._buffers, self._context = buffers, context
-        self._turn, self._vain = 0, 0
-        self._offset: IntArray | None = None
-        self.work = 0
+    share = 0.25
+    _vain = 0
+    _offset: IntArray | None = None
 
     @cached_property
-    def _pairs(self) -> int:
+    def _neighbors(self) -> int:
         """The number of ordered pairs of buffers with overlapping lifetimes."""
         _, first, last = sections_of(self._buffers)
         begun = np.searchsorted(np.sort(first), last)
         ended = np.searchsorted(np.sort(last), first, side="right")
         return int((begun - ended - 1).sum())
 
-    def below(self, arenas: range, work: int) -> IntArray | None:
-        """Return a layout whose arena is at most the largest of `arenas`, or None.
+    @property
+    def _is_small(self) -> bool:
+        return self._neighbors <= MOST_PAIRS
 
-        Parameters
-        ----------
-        arenas : range
-            The sizes to choose from.
-        work : int
-            Units of work, of about a nanosecond, after which to stop. The object's `work` adds them up.
-        """
-        limit = self.work + work
-        while self.work < limit and self._pairs <= MOST_PAIRS and not self._context.stopped:
-            turn, self._turn = self._turn, self._turn + 1
-            pair = turn // 2
-            arena = arenas[-1 - int(SHARES[pair % len(SHARES)] * (len(arenas) - 1))]
-            seed = self._context.seed + turn
-            run = _Run(self._buffers, arena, MOVES[pair % len(MOVES)], turn % 2 == 0, seed)
-            most = min(FIRST_WORK << self._vain // TURNS, limit - self.work)
-            offset, steps = run.search(self._offset if pair % 2 else None, most // UNIT)
-            self.work += UNIT * steps + SETUP + SETUP_OF_PAIR * self._pairs
-            if offset is not None:
-                self._offset, self._vain = offset, 0
-                return offset
+    def _run(self, arenas: range, work: int, best: IntArray | None) -> IntArray | None:
+        pair = self._turn // 2
+        arena = arenas[-1 - int(SHARES[pair % len(SHARES)] * (len(arenas) - 1))]
+        seed = self._context.seed + self._turn
+        run = _Run(self._buffers, arena, MOVES[pair % len(MOVES)], self._turn % 2 == 0, seed)
+        most = min(FIRST_WORK << self._vain // TURNS, work)
+        offset, steps = run.search(self._offset if pair % 2 else None, most // UNIT)
+        self.work += UNIT * steps + SETUP + SETUP_OF_PAIR * self._neighbors
+        if offset is None:
             self._vain += 1
-        return None
+        else:
+            self._offset, self._vain = offset, 0
+        return offset
 
 
 class _Run:

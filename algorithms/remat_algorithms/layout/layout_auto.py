@@ -2,11 +2,11 @@
 
 `best-fit` is asked in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`).
 Then the search of `layout-exact` tries the bound itself, and arenas between the bound and the best one, each with
-limited work, which grows as long as some is left. After each round of these, ejection searches have as much work, and
-beam searches half as much, or twice that if they find layouts (`remat_algorithms.layout.ejection` and
-`remat_algorithms.layout.beam`). From the second round on, large neighbourhoods of the best layout have twice as much
-work, or four times that if they improve it (`remat_algorithms.layout.neighborhoods`). After some rounds, a local search
-over the orders of best-fit has a quarter of the work (`remat_algorithms.layout.order_search`).
+limited work, which grows as long as some is left. After each round of these, other searches have a share of the work:
+reinsertion twice as much as the search of `layout-exact`, ejections and beams a quarter each
+(`remat_algorithms.layout.reinsertion`, `remat_algorithms.layout.ejection`, `remat_algorithms.layout.beam`). After some
+rounds, a local search over the orders of best-fit has a quarter of the work that is left
+(`remat_algorithms.layout.order_search`).
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ machine learning" (ASPLOS). The branching differs:
   buffers with equal lifetimes and sizes, the first lies lowest.
 
 Restarts with other orders find layouts. One run without a limit proves infeasibility
-(`remat_algorithms.layout.section_floors`). Where short runs are in vain, ejection and beam searches help to find
-layouts (`remat_algorithms.layout.ejection`, `remat_algorithms.layout.beam`). The worst case is exponential. Groups of
-buffers (in-place outputs, values moved in parts) are enclosed in rectangles for the search. For groups, only the bound
-proves optimality.
+(`remat_algorithms.layout.section_floors`). Where short runs are in vain, other searches help to find layouts
+(`remat_algorithms.layout.reinsertion`, `remat_algorithms.layout.ejection`, `remat_algorithms.layout.beam`). The worst
+case is exponential. Groups of buffers (in-place outputs, values moved in parts) are enclosed in rectangles for the
+search. For groups, only the bound proves optimality.
 """
 
 from __future__ import annotations

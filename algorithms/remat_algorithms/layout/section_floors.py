@@ -122,45 +122,71 @@ class Floors:
         )
 
 
-def search(buffers: Buffers, capacity: int, work: int, stopped: Callable[[], bool], *, seed: int = 0) -> Found:
-    """Search for a layout of plain buffers until one is found, all are excluded, or the work is used up.
+class FloorSearch:
+    """A search for a layout of plain buffers in an arena of one size, which can be continued.
 
     Most runs order buffers by one of three scores plus noise. They stop early, since a run rarely corrects a wrong
     decision near its beginning; their limits follow Luby's sequence. Half of these runs use all sections and no
     dominance, which leaves more layouts to find. A share of the work goes to one run without a limit, which eventually
     finds a layout or proves that none exists.
+
+    Parameters
+    ----------
+    buffers : Buffers
+        Without groups.
+    capacity : int
+        Bytes of the arena.
+    seed : int
     """
-    if arena_bound(buffers) > capacity:
-        return Found(kernel.INFEASIBLE, None, 0)
-    if not len(buffers):
-        return Found(kernel.SOLVED, np.zeros(0, dtype=np.int64), 0)
-    arenas = [_Arena(Floors.of(buffers, capacity, every=loose), loose=loose) for loose in (False, True)]
-    if arenas[0].misfit:
-        return Found(kernel.INFEASIBLE, None, 0)
-    restart, spent, patient = 0, 0, 0
-    last: _Run | None = None
-    while spent < work and not stopped():
-        if patient < SYSTEMATIC * spent:
-            if last is None or last.is_full:
-                last = _Run(arenas[0], 0, 1, seed, 1 if last is None else 2 * last.room)
-            found = last.go_on(SLICE)
-            patient += found.work
+
+    def __init__(self, buffers: Buffers, capacity: int, seed: int = 0) -> None:
+        self.capacity = capacity
+        self._seed, self._restart, self._spent, self._patient = seed, 0, 0, 0
+        self._last: _Run | None = None
+        self._known: Found | None = None
+        if arena_bound(buffers) > capacity:
+            self._known = Found(kernel.INFEASIBLE, None, 0)
+        elif not len(buffers):
+            self._known = Found(kernel.SOLVED, np.zeros(0, dtype=np.int64), 0)
         else:
-            turn, kind = divmod(restart, 2 * SCORES)
-            loose, score = divmod(kind, SCORES)
-            noise = NOISES[turn % len(NOISES)]
-            found = _Run(arenas[loose], score, noise, seed + restart).go_on(FIRST_NODES * _luby(turn + 1))
-            restart += 1
-        spent += found.work
-        if found.status != kernel.LIMIT:
-            return found._replace(work=spent)
-    return Found(kernel.LIMIT, None, spent)
+            floors = [Floors.of(buffers, capacity, every=loose) for loose in (False, True)]
+            self._arenas = [_Arena(each, loose=loose) for loose, each in enumerate(floors)]
+            if self._arenas[0].misfit:
+                self._known = Found(kernel.INFEASIBLE, None, 0)
+
+    def go_on(self, work: int, stopped: Callable[[], bool]) -> Found:
+        """Search until a layout is found, all are excluded, or this much more work is done."""
+        if self._known is not None:
+            return self._known
+        begin = self._spent
+        while self._spent - begin < work and not stopped():
+            found = self._go_on()
+            self._spent += found.work
+            if found.status != kernel.LIMIT:
+                return found._replace(work=self._spent - begin)
+        return Found(kernel.LIMIT, None, self._spent - begin)
+
+    def _go_on(self) -> Found:
+        """Do one short run, or a slice of the long one."""
+        last = self._last
+        if self._patient < SYSTEMATIC * self._spent:
+            if last is None or last.is_full:
+                room = 1 if last is None else 2 * last.room
+                self._last = last = _Run(self._arenas[0], 0, 1, self._seed, room)
+            found = last.go_on(SLICE)
+            self._patient += found.work
+            return found
+        turn, kind = divmod(self._restart, 2 * SCORES)
+        loose, score = divmod(kind, SCORES)
+        run = _Run(self._arenas[loose], score, NOISES[turn % len(NOISES)], self._seed + self._restart)
+        self._restart += 1
+        return run.go_on(FIRST_NODES * _luby(turn + 1))
 
 
 class _Arena:
     """The tables that all runs in an arena of one size share."""
 
-    def __init__(self, floors: Floors, *, loose: bool) -> None:
+    def __init__(self, floors: Floors, *, loose: int) -> None:
         sections = len(floors.begin) - 1
         self.floors, unit, capacity = floors, floors.unit, floors.capacity
         exact = not floors.spare.any()

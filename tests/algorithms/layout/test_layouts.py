@@ -20,7 +20,8 @@ from remat_algorithms.layout import (
     beam_kernel,
     ejection_kernel,
     gaps_kernel,
-    neighborhoods,
+    reinsertion,
+    reinsertion_kernel,
     section_floors,
     section_floors_kernel,
 )
@@ -29,8 +30,8 @@ from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
 from remat_algorithms.layout.ejection import Ejections
 from remat_algorithms.layout.live_bytes import arena_bound
-from remat_algorithms.layout.neighborhoods import Neighborhoods
 from remat_algorithms.layout.order_search import reordered
+from remat_algorithms.layout.reinsertion import Reinsertions
 from tests.algorithms.layout.drawn import planted, random_buffers
 from tests.oracles import layouts
 from tests.oracles.caching_allocator import Blocks
@@ -266,42 +267,102 @@ def test_ejections_fill_an_arena_whose_sizes_rarely_add_up():
     check(buffers.with_capacity(most), offset)
 
 
-def test_neighborhoods_improve_a_layout_of_irregular_sizes():
-    """From the best greedy layout, one start more than halves the distance to the bound, twice the same way."""
-    buffers = irregular(1, lanes=7, times=30)
-    offset = min((best_fit(buffers, order) for order in ORDERS), key=lambda offset: arena_of(buffers, offset))
-    bound, found = arena_bound(buffers), []
+@pytest.mark.parametrize("count", [100, 120])
+def test_search_over_floors_continues_where_it_ended(count):
+    """Many short calls find the layout that one call finds, with the same work."""
+    buffers = planted(0, count=count)
+    whole = section_floors.FloorSearch(buffers, MIB, 1).go_on(10_000_000_000, lambda: False)
+    parts = section_floors.FloorSearch(buffers, MIB, 1)
+    found, work, calls = parts.go_on(1, lambda: False), 0, 1
+    while found.status == section_floors_kernel.LIMIT:
+        work, calls = work + found.work, calls + 1
+        found = parts.go_on(1, lambda: False)
+    assert calls > 1
+    assert (found.offset.tolist(), work + found.work) == (whole.offset.tolist(), whole.work)
+
+
+def best_greedy(buffers):
+    return min((best_fit(buffers, order) for order in ORDERS), key=lambda offset: arena_of(buffers, offset))
+
+
+def test_reinsertion_improves_a_layout_of_irregular_sizes():
+    """From the best greedy layout, one run more than halves the distance to the bound, twice the same way."""
+    buffers = irregular(1)
+    bound, offset, found = arena_bound(buffers), best_greedy(irregular(1)), []
     for _ in range(2):
-        near = Neighborhoods(buffers, Context())
-        better = near.improve(offset, bound, 400_000_000)
-        assert better is not None
+        search = Reinsertions(buffers, Context())
+        better = search.below(range(bound, arena_of(buffers, offset)), 50_000_000, offset)
         check(buffers, better)
-        assert near.work > 0
+        assert search.work > 0
         found.append(better.tolist())
     assert found[0] == found[1]
     assert 2 * (arena_of(buffers, better) - bound) < arena_of(buffers, offset) - bound
 
 
-def test_neighborhoods_respect_constraints():
-    """Improvements keep fixed addresses, reserved ranges and the alignment."""
+def test_reinsertion_respects_constraints():
+    """Improvements keep fixed addresses, reserved ranges and the alignment, also without a layout to begin with."""
     found = 0
-    for seed in range(40):
+    for seed in range(60):
         buffers = draw_with_constraints(seed)
         offset = max((best_fit(buffers, order) for order in ORDERS), key=lambda offset: arena_of(buffers, offset))
-        better = Neighborhoods(buffers, Context()).improve(offset, arena_bound(buffers), 8_000_000)
-        if better is not None:
-            check(buffers, better)
-            assert arena_of(buffers, better) < arena_of(buffers, offset)
-            found += 1
-    assert found > 10
+        arenas = range(arena_bound(buffers), arena_of(buffers, offset))
+        for best in (offset, None):
+            better = Reinsertions(buffers, Context()).below(arenas, 1_000_000, best) if len(arenas) else None
+            if better is not None:
+                check(buffers, better)
+                assert arena_of(buffers, better) in arenas
+                found += 1
+    assert found > 40
 
 
-def test_neighborhoods_leave_large_problems_alone(monkeypatch):
-    monkeypatch.setattr(neighborhoods, "MOST_BUFFERS", 5)
+def test_reinsertion_moves_nothing_that_is_fixed():
+    """A buffer that is pushed above its fixed offset is no layout, even if the arena does not grow."""
+    buffers = Buffers.of([0, 0, 0], [2, 1, 2], [3, 2, 4], fixed=np.array([2, -1, -1]), reserved=((20, 25),))
+    worse = np.array([2, 9, 5])
+    better = Reinsertions(buffers, Context()).below(range(9, 11), 1_000_000, worse)
+    assert better.tolist() == [2, 0, 5]
+    held = Buffers.of([0, 0], [1, 1], [3, 2], fixed=np.array([2, 7]))
+    search = Reinsertions(held, Context())
+    assert (search.below(range(5, 9), 1_000_000, held.fixed), search.work) == (None, 0)
+
+
+def test_reinsertion_leaves_large_problems_alone(monkeypatch):
+    monkeypatch.setattr(reinsertion, "MOST_PLACES", 5)
     buffers = irregular(1)
-    near = Neighborhoods(buffers, Context())
-    assert near.improve(best_fit(buffers, "size"), 0, 400_000_000) is None
-    assert near.work == 0
+    search = Reinsertions(buffers, Context())
+    assert search.below(range(arena_of(buffers, best_fit(buffers, "size"))), 400_000_000) is None
+    assert search.work == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reinsertion_updates_paths_as_if_computed_anew(seed, monkeypatch):
+    """After each turn, every path equals that of the same order, linked row by row."""
+    turns, bind = 0, reinsertion_kernel.RUN.bind
+
+    def checked(*records):
+        rows, now, _, state = records
+        run = bind(*records)
+
+        def turn(work):
+            nonlocal turns
+            turns += 1
+            run(work)
+            anew = reinsertion_kernel.Layout(now.order.copy(), *(np.full_like(column, -1) for column in now[1:]))
+            reinsertion_kernel.PREPARE.plain(rows, anew, state)
+            for column, other in zip(now, anew, strict=True):
+                assert column.tolist() == other.tolist()
+
+        return turn
+
+    monkeypatch.setattr(reinsertion_kernel.RUN, "bind", checked)
+    monkeypatch.setattr(reinsertion, "SLICE", 1)
+    buffers = irregular(seed, times=30)
+    if seed % 2:
+        fixed = np.full(len(buffers), -1)
+        fixed[seed] = 3500
+        buffers = Buffers(buffers.start, buffers.end, buffers.size, fixed=fixed, reserved=((8000, 8500),))
+    Reinsertions(buffers, Context(seed=seed)).below(range(arena_bound(buffers), 1 << 40), 800_000)
+    assert turns > 10
 
 
 def test_ejections_without_a_place_end():
@@ -357,7 +418,7 @@ def test_shipped_sizes_of_the_challenge():
 def runs(monkeypatch, plain):
     if plain:
         kernels = section_floors_kernel.RUN, gaps_kernel.FIT, beam_kernel.EXPAND, beam_kernel.KEEP, ejection_kernel.RUN
-        for kernel in kernels:
+        for kernel in (*kernels, reinsertion_kernel.PREPARE, reinsertion_kernel.RUN):
             monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: partial(kernel.plain, *records))
 
 
@@ -368,14 +429,16 @@ def test_compiled_and_plain_twins_agree(seed, monkeypatch):
     def answers():
         gaps = Gaps(buffers)
         placed = [gaps.place(order).tolist() for order in ORDERS]
-        found = section_floors.search(buffers, MIB, 100_000, lambda: False, seed=seed)
+        found = section_floors.FloorSearch(buffers, MIB, seed).go_on(100_000, lambda: False)
         offset = None if found.offset is None else found.offset.tolist()
         beams = Beams(buffers, Context(seed=seed))
         packed = beams.below(range(MIB, MIB + 1), 3_000_000)
         ejections = Ejections(buffers, Context(seed=seed))
         repaired = [ejections.below(range(most, most + 1), 150_000) for most in (MIB, 3 * MIB // 2, 5 * MIB // 4)]
-        more = [None if layout is None else layout.tolist() for layout in (packed, *repaired)]
-        return placed, found.status, found.work, offset, beams.work, ejections.work, more
+        search = Reinsertions(buffers, Context(seed=seed))
+        inserted = search.below(range(arena_bound(buffers), 2 * MIB), 200_000)
+        more = [None if layout is None else layout.tolist() for layout in (packed, *repaired, inserted)]
+        return placed, found.status, found.work, offset, beams.work, ejections.work, search.work, more
 
     with checked_indices():
         compiled = answers()
