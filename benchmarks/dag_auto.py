@@ -20,7 +20,7 @@ from typing import Any
 import remat
 from benchmarks.harness import measure, table
 from remat.generate import generate
-from remat.instance.saving import save_instance
+from remat.instance.base import save_instance
 
 LIMIT = 60
 SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n100")

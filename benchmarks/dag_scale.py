@@ -19,8 +19,8 @@ from typing import Any
 import remat
 from benchmarks.harness import Stopwatch, measure, table
 from remat.generate import generate
+from remat.instance.base import save_instance
 from remat.instance.lowering import lower
-from remat.instance.saving import save_instance
 
 LIMIT = 120
 STEP = {"preset": "llama-70b", "parameters": "none", "gradients": "none"}

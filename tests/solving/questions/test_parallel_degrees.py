@@ -10,7 +10,7 @@ from remat.bridges.megatron import megatron_flags
 from remat.bridges.pipelining.exporting import export_csv
 from remat.errors import OptionError
 from remat.instance import load
-from remat.instance.saving import instance_document
+from remat.instance.base import instance_document
 from remat.report.plot.schedule import plot
 from remat.report.text.plan_view import plan_document, plan_lines
 from remat.report.views.forward_backward import passes_of

@@ -166,7 +166,7 @@ def setting_of(problem: Problem, name: str, *, states_away: bool = True, paramet
     """
     if not problem.instance.has_parameters:
         raise OptionError(
-            f"{name} is for chains with parameters; give stages a parameter_size (generate: --parameters device)",
+            f"{name} is for chains with parameters; give stages a parameter_size (generated chains: option parameters)",
             argument="algorithm",
         )
     return Setting(problem, name, states_away=states_away, parameters_away=parameters_away)
