@@ -227,7 +227,7 @@ FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budge
 """Arguments of the library whose options on the command line have other names."""
 
 
-ELSEWHERE = dict.fromkeys(("--plot", "--view"), "remat show SCHEDULE --plot FILE draws a schedule")
+ELSEWHERE: dict[str, str] = dict.fromkeys(("--plot", "--view"), "remat show SCHEDULE --plot FILE draws a schedule")
 """Hints for options that only other commands have."""
 
 

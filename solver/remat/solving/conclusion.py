@@ -310,11 +310,14 @@ def _no_more(bound: Bound, makespan: Number) -> Bound:
 
 
 def is_met(lower: Number, report: Report, steps: int) -> bool:
-    """Whether a makespan equals a lower bound, up to the rounding of its steps."""
-    makespan = report.objective
-    if isinstance(lower, int) and isinstance(makespan, int):
+    """Whether a makespan equals a lower bound, up to the rounding of its steps.
+
+    Rounding may not hide a whole unit: the next smaller integer could be a makespan.
+    """
+    makespan, rounding = report.objective, ROUNDING * steps * report.objective
+    if isinstance(makespan, int) and (isinstance(lower, int) or rounding >= 1):
         return lower >= makespan
-    return makespan - lower <= ROUNDING * steps * makespan
+    return makespan - lower <= rounding
 
 
 def _judge(

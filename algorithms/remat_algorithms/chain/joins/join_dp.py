@@ -37,6 +37,9 @@ NESTED = "nested memory-persistent schedules on one processor"
 Across all chains, values stored later are used earlier.
 """
 
+LARGEST_EXACT = 2**61
+"""Integer makespans from which sums of times in 64 bits are not trusted."""
+
 
 class JoinDpOptions(Options):
     """Options of `join-dp`."""
@@ -103,6 +106,9 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     if context.stopped or table.start not in table.fronts:
         return _proposed(problem, _runs_of(frugal), proved=False, notes=("stopped before the table was full",))
     notes = (f"fronts of more than {options.points:,} points were thinned out",) if work.thinned else ()
+    if isinstance(frugal.makespan, int) and frugal.makespan >= LARGEST_EXACT:
+        # Sums of the fronts may have left 64 bits.
+        return _proposed(problem, _runs_of(frugal), proved=False, notes=("times are too large for exact sums",))
     return _proposed(problem, table.runs(room), proved=not work.thinned, notes=notes)
 
 
@@ -115,7 +121,7 @@ def _runs_of(proposal: Proposal) -> list[int]:
 def _proposed(problem: Problem, runs: list[int], *, proved: bool, notes: tuple[str, ...] = ()) -> Proposal:
     """Propose runs in this order; if optimality is proved, their time is a bound of the class."""
     times = problem.graph.time[np.array(runs, dtype=np.int64)]
-    time: Number = times.sum().item() if times.dtype == np.int64 else float(np.cumsum(times)[-1])
+    time: Number = sum(times.tolist()) if times.dtype == np.int64 else float(np.cumsum(times)[-1])
     return Proposal(
         steps=run_in_order(problem.graph, problem.machine, runs),
         makespan=time,

@@ -105,7 +105,12 @@ def time_of(placed: PlacedStream) -> Number:
 
 
 def sharpened(bound: Bound, time: Number | None) -> Bound:
-    """Return a bound that equals a time except for rounding as exactly that time."""
+    """Return a bound that equals a time except for rounding as exactly that time.
+
+    Where rounding reaches whole times of this size, the bound stays: a smaller whole time may be possible.
+    """
+    if isinstance(time, int) and SAME * time >= 1:
+        return bound
     if time is not None and abs(time - bound.value) <= SAME * time:
         return replace(bound, value=time)
     return bound

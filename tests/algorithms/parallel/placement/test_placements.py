@@ -329,3 +329,28 @@ def test_whole_units_are_counted():
     found = {bound.source: bound.value for bound in remat.solve(document, algorithm="placement-bound").bounds}
     assert found["longest unit"] == 5
     assert found["whole units"] == 10
+
+
+@pytest.mark.parametrize("algorithm", ["placement-bound", "placement-replicated", "tarnawski-dp", "auto"])
+def test_rounding_hides_no_smaller_integer(algorithm):
+    """Both tasks on one device take six units more than each on its own: less than floats of this size resolve."""
+    long = 3 * 2**60 + 6
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "dag",
+        "stream": 3,
+        "machine": {
+            "memories": [{"name": "m0"}, {"name": "m1"}],
+            "processors": [{"name": "p0", "memory": "m0"}, {"name": "p1", "memory": "m1"}],
+            "links": [{"source": "m0", "target": "m1"}, {"source": "m1", "target": "m0"}],
+        },
+        "inputs": [{"value": "w", "memory": "any"}],
+        "values": [{"id": "w", "size": 0}, {"id": "x", "size": 5}, {"id": "y", "size": 3}],
+        "tasks": [
+            {"id": "t0", "time": long, "reads": ["w"], "writes": ["x"]},
+            {"id": "t1", "time": 6, "reads": ["x"], "writes": ["y"]},
+        ],
+    }
+    result = remat.solve(document, algorithm=algorithm)
+    assert result.makespan in {long, long + 6}
+    assert result.makespan == long or result.optimal_within is None
