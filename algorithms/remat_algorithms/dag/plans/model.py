@@ -20,6 +20,9 @@ from remat.plugin import IntArray, Machine, Number, Problem, TaskGraph, referenc
 Row = Any
 """A list in interpreted functions, an array in compiled ones."""
 
+LARGEST_SUM = 2.0**62
+"""Times whose sum may leave 64 bits are added as Python's integers."""
+
 SAFE_BYTES = 2**61
 """Maximum sum of bytes that cannot overflow in a kernel."""
 
@@ -165,7 +168,10 @@ class StageModel:
 
     def makespan(self, tasks: list[int]) -> Number:
         """Return the time of a sequence of tasks, exactly if times are integers."""
-        total: Number = self.graph.time[np.array(tasks, dtype=np.int64)].sum().item() if tasks else 0
+        times = self.graph.time[np.array(tasks, dtype=np.int64)]
+        if times.dtype == np.int64 and times.sum(dtype=np.float64) >= LARGEST_SUM:
+            return sum(times.tolist())
+        total: Number = times.sum().item()
         return total
 
 
