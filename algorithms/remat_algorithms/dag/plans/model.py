@@ -169,9 +169,8 @@ class StageModel:
     def makespan(self, tasks: list[int]) -> Number:
         """Return the time of a sequence of tasks, exactly if times are integers."""
         times = self.graph.time[np.array(tasks, dtype=np.int64)]
-        if times.dtype == np.int64 and times.sum(dtype=np.float64) >= LARGEST_SUM:
-            return sum(times.tolist())
-        total: Number = times.sum().item()
+        wide = times.dtype == np.int64 and times.sum(dtype=np.float64) >= LARGEST_SUM
+        total: Number = sum(times.tolist()) if wide else times.sum().item()
         return total
 
 
