@@ -238,6 +238,11 @@ def test_float_times_come_back_as_they_are(time):
     assert parse_time(Decimal(time)) == time
 
 
+def test_whole_numbers_of_other_types_stay_floats():
+    assert repr(parse_time(Decimal(2))) == "2.0"
+    assert repr(parse_time(2)) == "2"
+
+
 @pytest.mark.parametrize(
     ("value", "units", "rate"),
     [

@@ -277,3 +277,10 @@ def test_a_line_with_a_number_beyond_all_range_is_damaged(tmp_path, figure):
     answers, damaged = reread(path)
     assert list(answers) == ["b"]
     assert damaged == 1
+
+
+@pytest.mark.parametrize("size", [1.5, "7", True, None])
+def test_answers_with_one_size_that_is_no_integer_are_refused(size):
+    answer = {"outcome": "feasible", "peak_memory": {"device": 7, "host": size}}
+    with pytest.raises(TypeError, match="peak_memory: sizes are whole numbers"):
+        Answer.from_dict(answer)
