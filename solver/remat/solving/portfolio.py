@@ -488,9 +488,7 @@ class _Portfolio:
             bounds=bounds,
             optimal_within=within,
             termination=ended or self._longest([best]),
-            notes=tuple(
-                dict.fromkeys((*best.proposal.notes, *remarks(self.problem, self.answers, best, self.options.order)))
-            ),
+            notes=tuple(dict.fromkeys(notes)),
             author=Author(result.algorithm, result.options),
             log=tuple(self.log),
         )
