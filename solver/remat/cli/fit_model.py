@@ -175,7 +175,7 @@ def _made(
 
 def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded], why: str) -> Iterator[str]:
     """Yield the line that says whether offloading to a host makes the step fit, or `why` it cannot be planned."""
-    from remat.cli.fit_remedies import shown
+    from remat.report.text.model_memory import shown_size
 
     if fits or (host is None and not offloaded):
         return
@@ -186,10 +186,10 @@ def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded], why: 
     elif why:
         said = f"not planned: {why}"
     elif best is None or best.at_host > host:
-        said = f"no schedule was found that offloads to a host of {shown(host)}"
-        said += "" if best is None else f"; a host of {shown(best.at_host)} is enough"
+        said = f"no schedule was found that offloads to a host of {shown_size(host)}"
+        said += "" if best is None else f"; a host of {shown_size(best.at_host)} is enough"
     else:
-        said = f"fits with offloading to a host of {shown(host)}: {best.split}"
+        said = f"fits with offloading to a host of {shown_size(host)}: {best.split}"
     yield ""
     yield f"{'offloading':<18}{said}"
 

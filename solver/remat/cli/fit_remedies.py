@@ -13,8 +13,8 @@ from remat.generate.models.chains import chain, training_of, workload_of
 from remat.generate.models.memory import Estimate, estimate
 from remat.generate.networks.parameters import States
 from remat.generate.options import flag
-from remat.report.text.model_memory import Remedy, blocks_of
-from remat.units import format_percent, format_size, parse_size, shown_base, size_to_paste
+from remat.report.text.model_memory import Remedy, blocks_of, shown_size
+from remat.units import format_size, parse_size, size_to_paste
 
 if TYPE_CHECKING:
     from remat.generate.models.architecture import Model
@@ -58,29 +58,15 @@ class Offloaded(Remedy):
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """The options, what the schedule needs and costs, and the commands that find it."""
-        told = [f"needs {self.split}", self.recomputed, f"at most +{format_percent(self.share)} time"]
-        return (
-            f"{self.options}: {self.note}",
-            "  " + ", ".join(filter(None, told)),
-            *(f"  {command}" for command in self.commands),
-            *(
-                [f"  plan that PyTorch runs, all states at the host in the type of the parameters: {self.in_torch}"]
-                if self.in_torch
-                else []
-            ),
-        )
-
-    @property
     def split(self) -> str:
         """The bytes on the device and at the host, in words."""
-        return f"{shown(self.needed)} on the device, {shown(self.at_host)} at the host"
+        return f"{shown_size(self.needed)} on the device, {shown_size(self.at_host)} at the host"
 
-
-def shown(size: int) -> str:
-    """Return a size in the units of the table."""
-    return format_size(size, both=shown_base() is None)
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The commands that find the schedule, and the one that plans in PyTorch."""
+        label = "plan that PyTorch runs, all states at the host in the type of the parameters"
+        return self.commands + ((f"{label}: {self.in_torch}",) if self.in_torch else ())
 
 
 def remedies_of(

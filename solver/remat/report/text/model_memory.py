@@ -47,10 +47,20 @@ class Remedy:
     @property
     def lines(self) -> tuple[str, ...]:
         """The options, and below what they change, need and cost."""
-        time = _time(self.share)
-        told = [f"needs {_size(self.needed)}", self.recomputed, f"at most {time}" if self.commands else time]
+        time = f"at most +{format_percent(self.share)} time" if self.commands else _time(self.share)
         first = self.options + (f": {self.note}" if self.note else "")
-        return first, "  " + ", ".join(filter(None, told)), *(f"  {command}" for command in self.commands)
+        told = ", ".join(filter(None, (f"needs {self.split}", self.recomputed, time)))
+        return first, *(f"  {line}" for line in (told, *self.further))
+
+    @property
+    def split(self) -> str:
+        """The needed bytes, in words."""
+        return shown_size(self.needed)
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Lines below."""
+        return self.commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +101,11 @@ def lines(asked: Asked) -> Iterator[str]:
     model = found.work.model
     trained = sum(part.repeat * part.amounts.trained for part in found.work.parts)
     some = "" if trained == model.parameters else f", {trained:,} trained"
-    reserve = f", of these {_size(asked.reserve)} in reserve" if asked.reserve else ""
+    reserve = f", of these {shown_size(asked.reserve)} in reserve" if asked.reserve else ""
     head = [
         ("model", f"{model.name} ({model.family}), {model.parameters:,} parameters{some}"),
         ("step", asked.about),
-        ("budget", _size(asked.budget) + reserve),
+        ("budget", shown_size(asked.budget) + reserve),
         *(("note", note) for note in (*model.notes, asked.remark) if note),
     ]
     yield from (f"{label:<18}{text}" for label, text in head)
@@ -139,11 +149,11 @@ def _rows(asked: Asked) -> Iterator[tuple[str, str, str]]:
     splits = [split_of(found, peak) for peak in both]
     for label in splits[0]:
         if label not in SELDOM or any(split[label] for split in splits):
-            yield _row(label, *(_size(split[label]) for split in splits))
-    yield _row("all of these", *(_size(static.total + peak.size) for peak in both))
+            yield _row(label, *(shown_size(split[label]) for split in splits))
+    yield _row("all of these", *(shown_size(static.total + peak.size) for peak in both))
     yield _row("reached in", *(peak.moment for peak in both))
-    yield "optimizer step", _size(found.step_peak), _size(found.step_peak)
-    yield _row("needed, with reserve", *(_size(found.needed(peak) + asked.reserve) for peak in both))
+    yield "optimizer step", shown_size(found.step_peak), shown_size(found.step_peak)
+    yield _row("needed, with reserve", *(shown_size(found.needed(peak) + asked.reserve) for peak in both))
     yield _row("recompute time", "", _share(found.full, found))
     yield _row("largest batch", *(f"{batch:,}" if batch else asked.nothing for batch in asked.batches))
     if asked.sequences is not None:
@@ -164,7 +174,8 @@ def _share(peak: Peak, found: Estimate) -> str:
     return f"+{100 * peak.time / found.total_time:.1f} %"
 
 
-def _size(size: int) -> str:
+def shown_size(size: int) -> str:
+    """Return a size in the units of the table."""
     return format_size(size, both=shown_base() is None)
 
 
@@ -185,8 +196,8 @@ def verdict(asked: Asked) -> str:
     if chosen is None:
         missing = found.needed(found.full) + asked.reserve
         why = "" if found.available is None or found.static.total <= found.available else ", most of it static"
-        return f"does not fit: every block recomputed needs {_size(missing)}{why}"
-    needed = _size(found.needed(chosen) + asked.reserve)
+        return f"does not fit: every block recomputed needs {shown_size(missing)}{why}"
+    needed = shown_size(found.needed(chosen) + asked.reserve)
     if not chosen.recomputed:
         return f"fits without recomputation, with {needed}"
     verb = "is" if chosen.recomputed == found.blocks else "are"
@@ -200,15 +211,15 @@ def phases(asked: Asked) -> str:
     peak = found.full if found.chosen is None else found.chosen
     step, passes = (size + asked.reserve for size in (found.step_peak, found.static.total + peak.size))
     if step > passes:
-        return f"set by the optimizer's step; forward and backward need {_size(passes)}"
-    return f"set by forward and backward, in {peak.moment}; the optimizer's step needs {_size(step)}"
+        return f"set by the optimizer's step; forward and backward need {shown_size(passes)}"
+    return f"set by forward and backward, in {peak.moment}; the optimizer's step needs {shown_size(step)}"
 
 
 def _zero(asked: Asked) -> Iterator[str]:
     data = asked.found.training.data
     yield f"{f'ZeRO, {data} ranks':<18}{'without recomputation':<28}every block recomputed"
     for zero, found in stages_of_zero(asked.found.work, asked.found.training):
-        plain, full = (_size(found.needed(peak) + asked.reserve) for peak in (found.plain, found.full))
+        plain, full = (shown_size(found.needed(peak) + asked.reserve) for peak in (found.plain, found.full))
         yield f"{f'level {zero}':<18}{plain:<28}{full}"
 
 
