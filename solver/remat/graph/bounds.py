@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.units import LARGEST_TOTAL, Number
 
 
@@ -238,17 +238,27 @@ def exchange_time(graph: TaskGraph, needed: NeededTasks | None = None) -> Number
     These are the collectives between one memory and its peers: they share one link, and occupy no processor. The time
     of collectives between several memories of the machine is not included, since they may overlap each other.
     """
-    exchanges = graph.parts.keys() - graph.busy
-    if not exchanges or len({part.memory for task in exchanges for part in graph.parts[task]}) != 1:
+    if len({part.memory for task in graph.parts.keys() - graph.busy for part in graph.parts[task]}) != 1:
         return 0
-    mask = np.zeros(len(graph.tasks), dtype=bool)
-    mask[list(exchanges)] = True
-    return _total(graph, mask & (needed or needed_tasks(graph)).once)
+    return _total(graph, (needed or needed_tasks(graph)).once & ~graph.on_processors)
+
+
+def reference_of(no_recompute_time: Number, exchange_time: Number, transfer_bound: Number) -> Number:
+    """Return the reference of overheads: each needed task once, or the mandatory transfers if these take longer.
+
+    Exchanges between ranks, a part of the former, overlap with computation: the longer of the two counts.
+    """
+    return max(no_recompute_time - exchange_time, exchange_time, transfer_bound)
 
 
 def _total(graph: TaskGraph, mask: BoolArray) -> Number:
-    times = graph.time[mask]
-    if graph.exact_times:
+    total = total_time(graph.time[mask])
+    return total if graph.exact_times else float(total)
+
+
+def total_time(times: NumberArray) -> Number:
+    """Return the sum of times: of integers exactly, even beyond 64 bits, of floats one after the other."""
+    if times.dtype == np.int64:
         return int(times.sum()) if float(times.astype(np.float64).sum()) < 2.0**62 else sum(times.tolist())
     return float(np.cumsum(times)[-1]) if len(times) else 0.0
 
@@ -282,8 +292,7 @@ def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:
     """Return the minimum time that processors are occupied; a collective counts for one processor at most."""
     if not graph.parts:
         return Fraction(_total(graph, needed.forced) + needed.packed_time) - _spared(graph, needed.forced)
-    own = needed.forced.copy()
-    own[list(graph.parts.keys() - graph.busy)] = False
+    own = needed.forced & graph.on_processors
     return Fraction(_total(graph, own)) - _spared(graph, own)
 
 

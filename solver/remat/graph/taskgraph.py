@@ -315,6 +315,13 @@ class TaskGraph:
         return replace(self, inputs=(*self.inputs, *places), pinned=pinned, placeable=(), outputs=outputs)
 
     @cached_property
+    def on_processors(self) -> BoolArray:
+        """Whether each task occupies a processor: all but the collectives that only use links."""
+        found = np.ones(len(self.tasks), dtype=bool)
+        found[list(self.parts.keys() - self.busy)] = False
+        return found
+
+    @cached_property
     def exact_times(self) -> bool:
         """Whether all times are integers."""
         own = [self.time] if self.times is None else [self.time, self.times]

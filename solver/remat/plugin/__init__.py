@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.errors import InstanceError, MissingLinkError, OptionError
-    from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks
+    from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks, total_time
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
     from remat.graph.names import Names
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm, Trial
-    from remat.plugin.topological_order import reference_order
+    from remat.plugin.topological_order import in_listed_order, reference_order
     from remat.schedule.modulo import ModuloSchedule, Turn
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
@@ -146,6 +146,8 @@ _HOME = {
     "number_array": "remat.graph.taskgraph",
     "plan_of": "remat.schedule.step_end",
     "reference_order": "remat.plugin.topological_order",
+    "in_listed_order": "remat.plugin.topological_order",
+    "total_time": "remat.graph.bounds",
     "run_in_order": "remat.plugin.emit",
     "unread_tasks": "remat.plugin.emit",
     "useful_places": "remat.plugin.emit",
@@ -223,6 +225,7 @@ __all__ = [
     "expanded",
     "format_size",
     "format_time",
+    "in_listed_order",
     "initial_of",
     "instant_array",
     "make_options",
@@ -234,6 +237,7 @@ __all__ = [
     "run_in_order",
     "task_sequence",
     "tasks_of",
+    "total_time",
     "unread_tasks",
     "useful_places",
     "useful_runs",

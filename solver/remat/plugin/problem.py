@@ -16,6 +16,7 @@ from remat.graph.bounds import (
     needed_tasks,
     no_recompute_time,
     path_bound,
+    reference_of,
     share_bound,
 )
 from remat.graph.canonical import without_unused
@@ -169,11 +170,8 @@ class Problem:
 
     @property
     def reference_time(self) -> Number:
-        """Reference of overheads: each needed task once, or the mandatory transfers if these take longer.
-
-        Exchanges between ranks overlap with computation: the longer of the two counts.
-        """
-        return max(self.no_recompute_time - self.exchange_time, self.exchange_time, self.transfer_bound)
+        """Reference of overheads, see `remat.graph.bounds.reference_of`."""
+        return reference_of(self.no_recompute_time, self.exchange_time, self.transfer_bound)
 
     @cached_property
     def exchange_time(self) -> Number:

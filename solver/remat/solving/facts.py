@@ -171,8 +171,12 @@ class Facts:
         """Whether everything fits without recomputation; None if unknown."""
         if self.no_recompute_peak is None:
             return None
-        capacity = self.machine.memories[self.machine.memory_index[self.working_memory]].capacity
-        return capacity is None or self.no_recompute_peak <= capacity
+        return self.capacity is None or self.no_recompute_peak <= self.capacity
+
+    @property
+    def capacity(self) -> int | None:
+        """Capacity of the working memory; None: unlimited."""
+        return self.machine.memories[self.machine.memory_index[self.working_memory]].capacity
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as a JSON document."""

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from remat.documents import write_text
-from remat.graph.bounds import MemoryBound, exchange_time
+from remat.graph.bounds import MemoryBound, exchange_time, reference_of
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.digest import digest
@@ -371,7 +371,7 @@ class Result(Shown):
 
         Exchanges between ranks overlap with computation: of the two, the longer one counts.
         """
-        return max(self.no_recompute_time - self.exchange_time, self.exchange_time, self.transfer_bound)
+        return reference_of(self.no_recompute_time, self.exchange_time, self.transfer_bound)
 
     @property
     def gap(self) -> float | None:

@@ -21,12 +21,12 @@ from remat.plugin import (
     Bound,
     Context,
     LeastBudget,
-    Number,
     Options,
     Problem,
     Proposal,
     Termination,
     run_in_order,
+    total_time,
 )
 from remat_algorithms.chain.joins.recognition import join_of
 from remat_algorithms.chain.joins.tables import JoinTable, Work
@@ -120,8 +120,7 @@ def _runs_of(proposal: Proposal) -> list[int]:
 
 def _proposed(problem: Problem, runs: list[int], *, proved: bool, notes: tuple[str, ...] = ()) -> Proposal:
     """Propose runs in this order; if optimality is proved, their time is a bound of the class."""
-    times = problem.graph.time[np.array(runs, dtype=np.int64)]
-    time: Number = sum(times.tolist()) if times.dtype == np.int64 else float(np.cumsum(times)[-1])
+    time = total_time(problem.graph.time[np.array(runs, dtype=np.int64)])
     return Proposal(
         steps=run_in_order(problem.graph, problem.machine, runs),
         makespan=time,

@@ -15,13 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from remat.plugin import IntArray, Machine, Number, Problem, TaskGraph, reference_order, unread_tasks, useful_runs
+from remat.plugin import (
+    IntArray,
+    Machine,
+    Number,
+    Problem,
+    TaskGraph,
+    reference_order,
+    total_time,
+    unread_tasks,
+    useful_runs,
+)
 
 Row = Any
 """A list in interpreted functions, an array in compiled ones."""
-
-LARGEST_SUM = 2.0**62
-"""Times whose sum may leave 64 bits are added as Python's integers."""
 
 SAFE_BYTES = 2**61
 """Maximum sum of bytes that cannot overflow in a kernel."""
@@ -168,10 +175,7 @@ class StageModel:
 
     def makespan(self, tasks: list[int]) -> Number:
         """Return the time of a sequence of tasks, exactly if times are integers."""
-        times = self.graph.time[np.array(tasks, dtype=np.int64)]
-        wide = times.dtype == np.int64 and times.sum(dtype=np.float64) >= LARGEST_SUM
-        total: Number = sum(times.tolist()) if wide else times.sum().item()
-        return total
+        return total_time(self.graph.time[np.array(tasks, dtype=np.int64)])
 
 
 def stage_model(problem: Problem, order: IntArray | None = None, *, alternatives: bool = True) -> StageModel:

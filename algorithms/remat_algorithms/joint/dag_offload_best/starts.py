@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.plugin import Algorithm, Proposal, Steps, reference_order
+from remat.plugin import Algorithm, Proposal, Steps, in_listed_order
 from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
@@ -123,7 +123,7 @@ def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal
 def _take(setting: Setting, best: Best, walk: Walk, name: str, proposal: Proposal) -> None:
     """Take over the schedule of another algorithm, if `walk` may run its order, and try to improve its runs."""
     start = judged(setting.problem, name, proposal)
-    if start is None or not (walk.reorder or _in_listed_order(setting, start.steps)):
+    if start is None or not (walk.reorder or in_listed_order(setting.graph, start.steps)):
         return
     runs = Runs(tuple(start.steps.runs.tolist()))
     best.take(Found(start.steps, runs), start.makespan, message=name)
@@ -134,10 +134,3 @@ def _take(setting: Setting, best: Best, walk: Walk, name: str, proposal: Proposa
     if best.attempt is None or start.makespan < best.attempt.makespan:
         taste = taste_of_steps(start.steps, setting.reads, len(setting.maker), setting.device)
         walk.settle(runs, taste)
-
-
-def _in_listed_order(setting: Setting, steps: Steps) -> bool:
-    first = list(dict.fromkeys(steps.runs.tolist()))
-    chosen = np.zeros(len(setting.graph.tasks), dtype=bool)
-    chosen[first] = True
-    return bool(reference_order(setting.graph, chosen).tolist() == first)

@@ -127,8 +127,7 @@ def _verdict(facts: Facts) -> str:
         return "there is no schedule without transfers between memories"
     if not facts.fits:
         return "does not fit without recomputation or transfers"
-    limit = facts.machine.memories[facts.machine.memory_index[facts.working_memory]].capacity
-    return "everything fits without recomputation" + (", as no budget is given" if limit is None else "")
+    return "everything fits without recomputation" + (", as no budget is given" if facts.capacity is None else "")
 
 
 def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:

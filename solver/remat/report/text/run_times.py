@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from remat.graph.taskgraph import GATHERED, BoolArray, TaskGraph
+from remat.graph.taskgraph import GATHERED, BoolArray, IntArray
 from remat.instance.kinds import is_pipeline
 from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.schedule.steps import StepKind, Steps
+from remat.solving.decisions.phrases import enumerated
 from remat.solving.result import Result
 from remat.units import Number, Units, format_time
 from remat.verifier import Report
@@ -68,20 +69,13 @@ def repeated(report: Report) -> Repeated:
         return Repeated(report.recompute_time, 0, 0)
     graph, steps = subject.graph, subject.steps
     runs = steps.item[steps.kind == StepKind.RUN]
-    often = np.bincount(runs[~_on_processors(graph)[runs]], minlength=len(graph.tasks))
+    often = np.bincount(runs[~graph.on_processors[runs]], minlength=len(graph.tasks))
     beyond = np.maximum(often - 1, 0)
     time = (graph.time * beyond).sum().item()
     rest = report.recompute_time - time
     if isinstance(rest, float) and abs(rest) <= ROUNDING * report.run_time:
         rest = 0.0
     return Repeated(rest, time, int(beyond.sum()))
-
-
-def _on_processors(graph: TaskGraph) -> BoolArray:
-    """Whether each task occupies a processor."""
-    own = np.ones(len(graph.tasks), dtype=bool)
-    own[list(graph.parts.keys() - graph.busy)] = False
-    return own
 
 
 def recompute_lines(report: Report, units: Units) -> Iterator[tuple[str, str]]:
@@ -114,25 +108,27 @@ def _share_of_runs(report: Report, time: Number) -> str:
         return ""
     graph, machine, steps = subject.graph, subject.machine, subject.steps
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
-    runs = runs[_on_processors(graph)[steps.item[runs]]]
+    runs = runs[graph.on_processors[steps.item[runs]]]
     again = step_phases(graph, steps, report.start)[runs] == Phase.RECOMPUTATION
-    used = np.zeros((len(runs), len(machine.processors)), dtype=bool)
-    on = None if steps.on is None else steps.on.gather(runs)
-    if on is not None:
-        used[on.rows, on.items] = True
-    used[~used.any(axis=1), 0] = True  # a run without processors is on the first one
+    used = _processors_of(steps, runs, len(machine.processors))
     recomputing = used[again].any(axis=0)
     own = runs[used[:, recomputing].any(axis=1)]
     whole = (report.end - report.start)[own].sum().item()
     if not whole:
         return ""
     names = [shown_name(machine.processors[index].name) for index in np.flatnonzero(recomputing).tolist()]
-    listed = _listed(names) if len(names) <= MOST_NAMED else f"the {len(names):,} processors that recompute"
+    listed = enumerated(names) if len(names) <= MOST_NAMED else f"the {len(names):,} processors that recompute"
     return f", {percent(time / whole, signed=False)} of the run time of {listed}"
 
 
-def _listed(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def _processors_of(steps: Steps, runs: IntArray, count: int) -> BoolArray:
+    """Return the processors, as (runs, processors) bool, on which each of the runs is; by default the first one."""
+    used = np.zeros((len(runs), count), dtype=bool)
+    if steps.on is not None:
+        on = steps.on.gather(runs)
+        used[on.rows, on.items] = True
+    used[~used.any(axis=1), 0] = True
+    return used
 
 
 def overhead_line(result: Result, report: Report) -> tuple[str, str]:
@@ -168,18 +164,10 @@ def main_processors(result: Result, report: Report) -> list[str]:
     busy = [processor.name for processor in machine.processors if report.busy.get(processor.name)]
     if steps is None or len(busy) < 2:
         return busy
-    return [name for name in busy if machine.processor_index[name] in _working(result.graph, steps)]
-
-
-def _working(graph: TaskGraph, steps: Steps) -> set[int]:
-    """Return the processors (by index) that run tasks other than updates."""
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
-    tasks = steps.item[runs]
-    runs = runs[(phases_of_tasks(graph)[tasks] != Phase.UPDATE) & _on_processors(graph)[tasks]]
-    if steps.on is None:
-        return {0}
-    on = steps.on.gather(runs)
-    return {*on.items.tolist(), *([0] if (on.counts == 0).any() else [])}
+    other = (phases_of_tasks(result.graph) != Phase.UPDATE) & result.graph.on_processors
+    used = _processors_of(steps, runs[other[steps.item[runs]]], len(machine.processors))
+    return [name for name in busy if used[:, machine.processor_index[name]].any()]
 
 
 def limiting_lines(result: Result, report: Report) -> Iterator[tuple[str, str]]:

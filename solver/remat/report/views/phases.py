@@ -103,7 +103,7 @@ def phases_of_tasks(graph: TaskGraph) -> IntArray:
     else:
         listed = [Phase.TASK] * len(graph.tasks)
     phases = np.array(listed, dtype=np.int64)
-    phases[list(graph.parts.keys() - graph.busy)] = Phase.EXCHANGE
+    phases[~graph.on_processors] = Phase.EXCHANGE
     return phases
 
 

@@ -27,4 +27,9 @@ def ranges(numbers: Sequence[int], most: int | None = None, letter: str = "") ->
     if most is not None and len(shown) > most:
         left = sum(last - first + 1 for first, last in found[most - 1 :])
         return f"{', '.join(shown[: most - 1])} and {left:,} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return enumerated(shown)
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Join names with commas, and the last one with "and"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
