@@ -296,3 +296,34 @@ def test_the_fullest_device_may_be_one_without_a_limit():
     }
     for given in nothing_in(pipeline(layers, 2), None, "gpipe", machine=machine):
         assert given.result.least_budget.size == 180
+
+
+def test_one_rank_exchanges_nothing():
+    layers = [{"forward_time": 1, "backward_time": 0, "parameter_size": 1, "update_time": 2}]
+    nothing_in(pipeline(layers, sharding={"data": 1}), 2, "pipe-exact", "1f1b")
+
+
+def test_recomputed_values_wait_for_readers_on_other_devices_of_their_memory():
+    layers = [{"forward_time": 2, "backward_time": 1, "saved_size": 1, "weight_time": 1, "weight_saved_size": 4}]
+    machine = {
+        "memories": [{"name": "gpu0"}],
+        "processors": [{"name": f"gpu{k}", "memory": "gpu0", "type": "gpu"} for k in range(2)],
+    }
+    nothing_in(pipeline([layers[0] | {"repeat": 4}], 2), 8, "pipe-plan", seed=3, time_limit=2.0, machine=machine)
+
+
+def test_an_adjoint_without_recomputation_counts_for_the_minimum_of_the_working_memory():
+    document = {
+        "schema": "remat.instance/2",
+        "kind": "adjoint",
+        "steps": [{"state_size": 1}, {}, {"state_size": 2}],
+        "state_size": 0,
+        "machine": {
+            "memories": [{"name": "dev"}, {"name": "host", "capacity": 2}],
+            "processors": [{"name": "gpu", "memory": "dev"}],
+            "links": [{"source": "host", "target": "dev"}, {"source": "dev", "target": "host"}],
+        },
+    }
+    for budget in (0, 1):
+        for given in nothing_in(document, budget, "walther-griewank"):
+            assert given.result.least_budget.size == 2

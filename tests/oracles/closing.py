@@ -58,7 +58,7 @@ def of_ranks(document, graph, machine, orders, initial):
             values |= dict.fromkeys(ready, 0)
             for half, mark in zip(halves, ready, strict=True):
                 tasks[half] = replace(tasks[half], writes=(*tasks[half].writes, mark))
-            if sizes["g"] > 0:
+            if sizes["g"] > 0 and ranks > 1:  # one rank has nobody to exchange with
                 values[f"r{number}"] = 0
                 pair = [f"g{number}", *ready], [f"r{number}"]
                 tasks[f"A{number}"] = around(machine, ranks, sizes["g"], *pair, twice=zero == 0, place=home)

@@ -11,7 +11,7 @@ import remat
 from remat.errors import InstanceError
 from remat.testing.strategies import pipelines
 from tests.verifier.judges import rules, same_figures
-from tests.verifier.plans import both, draw_plan, has_instants, open_ended, placed, same_verdict
+from tests.verifier.plans import both, draw_plan, examine, has_instants, open_ended, placed, same_verdict
 
 SEEDS = st.integers(0, 2**32 - 1)
 UNITS = {"time": "unit", "memory": "unit"}
@@ -157,6 +157,73 @@ def test_drawn_plans_anywhere(document, number):
 @given(pipelines(streams=False), SEEDS)
 def test_many_drawn_plans_anywhere(document, number):
     judge_anywhere(document, number)
+
+
+def judge_shared(document, number):
+    """Put a drawn plan before both judges on a machine where devices have memories in common; return the verdict."""
+    chance = random.Random(number)
+    for key in ("copies", "exchange", "parts", "samples", "tokens", "sharding"):
+        document.pop(key, None)
+    dropped = ("paired_time", "update_time")
+    layers = [{key: value for key, value in layer.items() if key not in dropped} for layer in document["layers"]]
+    document = open_ended(document) | {"layers": layers}
+    document["cluster"] = {"devices": document["cluster"]["devices"]}
+    drawn = _recomputing(chance, document, draw_plan(chance, document, pairs=False))
+    processors = examine(document, drawn).machine.processors
+    devices = [(processor.name, processor.type) for processor in processors]
+    names = [name for name, _ in devices]
+    homes = [chance.choice(names[: max(1, len(names) // 2)]) for _ in names]
+    links = [
+        {"source": one, "target": other, "latency": chance.randint(0, 2)}
+        for one in sorted(set(homes))
+        for other in sorted(set(homes))
+        if one != other
+    ]
+    drawn["machine"] = {
+        "memories": [{"name": name} for name in sorted(set(homes))],
+        "processors": [
+            {"name": name, "memory": home, "type": kind} for (name, kind), home in zip(devices, homes, strict=True)
+        ],
+        "links": links,
+    }
+    report, verdict = both(document, drawn)
+    if report.ok:
+        same_verdict(report, verdict, peaks=not has_instants(document, drawn))
+        again, judged = both(document, placed(document, drawn) | {"machine": drawn["machine"]})
+        assert again.ok, again.violations
+        same_figures(again, judged)
+    else:
+        assert {violation.rule for violation in report.violations} == verdict.rules == {"deadlock"}
+    return report
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(pipelines(largest=3, streams=False), SEEDS)
+def test_drawn_plans_in_shared_memories(document, number):
+    judge_shared(document, number)
+
+
+def test_a_recomputation_waits_for_other_readers_in_its_memory():
+    """The second device reads x1 for 2, and until then the first one may not write it again."""
+    document = copy.deepcopy(ONE) | {"micro_batches": 1}
+    document["layers"] = [ONE["layers"][0] | {"repeat": 1}, ONE["layers"][0] | {"repeat": 1, "forward_time": 2}]
+    document["cluster"] = {"devices": [{"name": "gpu", "count": 2}]}
+    stages = [{"layers": [1], "device": "gpu0", "recompute": [{"layers": [1]}]}, {"layers": [2], "device": "gpu1"}]
+    orders = {"gpu0": ["F0.0", "R0.0", "B0.0"], "gpu1": ["F1.0", "B1.0"]}
+    found = {"schema": "remat.schedule/2", "stages": stages, "orders": orders}
+    machine = {
+        "memories": [{"name": "gpu0"}],
+        "processors": [{"name": name, "memory": "gpu0", "type": "gpu"} for name in ("gpu0", "gpu1")],
+    }
+    starts = {}
+    for own in ({}, {"machine": machine}):
+        report, verdict = both(document, found | own)
+        assert report.ok
+        assert verdict.ok
+        assert report.makespan == verdict.makespan == 1 + 2 + 2 + 2
+        steps = placed(document, found | own)["steps"]
+        starts[bool(own)] = [step["start"] for step in steps if step.get("run") == "Fe1.0"]
+    assert starts == {False: [0, 1], True: [0, 3]}
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])

@@ -7,7 +7,7 @@ the exact need.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
 from math import inf
@@ -109,12 +109,29 @@ def _in_working_memory(
         return answer
     if steps is None:
         return _with_storage_alone(problem, answer, at)
-    outcome = place(problem.graph, problem.machine, steps)
-    if not isinstance(outcome, Unplaceable):
-        return replace(answer, steps=steps.placed(outcome.start))
-    need = least_capacity(problem.graph, problem.machine, steps, outcome)
-    least = None if need is None else LeastBudget(need, None, True, outcome.memory)
+    needs: list[LeastBudget] = []
+    for other in _candidates(problem, answer, at):
+        if other is None or other.steps is None:
+            continue
+        outcome = place(problem.graph, problem.machine, other.steps)
+        if not isinstance(outcome, Unplaceable):
+            return replace(other, steps=other.steps.placed(outcome.start))
+        need = least_capacity(problem.graph, problem.machine, other.steps, outcome)
+        if need is not None:
+            needs.append(LeastBudget(need, None, True, outcome.memory))
+    # One that names another memory comes last: more of it may not be enough.
+    least = min(needs, key=lambda need: (need.memory, need.size), default=None)
     return Proposal(infeasible_within=f"the {name} schedule", least=least, notes=answer.notes)
+
+
+def _candidates(
+    problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]
+) -> Iterator[Proposal | None]:
+    """Yield the answer and, if its states may fit the counted memory, the one without a limit of that memory."""
+    yield answer
+    capacity = problem.machine.memories[_counted(problem)].capacity
+    if capacity is not None and _all_take_at_least(problem) <= capacity:
+        yield at(None)
 
 
 def _with_storage_alone(problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]) -> Proposal:

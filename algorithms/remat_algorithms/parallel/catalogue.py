@@ -89,6 +89,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "al.)",
         guarantee="heuristic",
         complexity="O(n (height + log n))",
+        needs_slack="a task starts only if its bytes are booked, and bookings exceed the peak",
         reference="after Aupy, Brasseur & Marchal 2017",
         deviates="computes the bookings in closed form",
         cheap=("tree",),

@@ -75,7 +75,7 @@ def place_orders(
     flags = np.zeros(len(operations.items), dtype=bool) if beside is None else beside
     waits = _Waits(graph, machine, processors, operations, tuple(initial), flags)
     if again is not None and transfers == "overlap":
-        waits.wait_for_sending(again.remade)
+        waits.wait_for_users(again.remade)
     steps = _simulate(waits) if transfers == "overlap" else _simulate_meetings(waits, transfers)
     return steps if again is None or isinstance(steps, Stuck) else again.folded(steps)
 
@@ -128,6 +128,7 @@ class _Waits:
         self.sent_from = memory_of[self.processors[self.sent_by]]
         count = len(self.operations)
         here = np.unique(np.column_stack((maker[value[~remote]], reader[~remote])), axis=0)
+        self.read_here = value[~remote], reader[~remote]
         self.followers = _grouped(here[:, 0], here[:, 1], count)
         self.transfers = _grouped(self.sent_by, np.arange(len(codes)), count)
         self.receivers = _grouped(sent.ravel(), reader[remote], len(codes))
@@ -135,16 +136,28 @@ class _Waits:
         for waiting in self.meets.followers:
             self.missing[waiting] += 1
 
-    def wait_for_sending(self, remade: Sequence[tuple[int, int]]) -> None:
-        """Let operations that rewrite values wait until all transfers of the earlier values have arrived."""
+    def wait_for_users(self, remade: Sequence[tuple[int, int]]) -> None:
+        """Let operations that rewrite values wait until the earlier values have no other use.
+
+        All transfers of these have arrived then, and readers on other processors of the same memory have ended.
+        """
         sent: dict[int, list[int]] = {}
         for number, value in enumerate(self.sent_value.tolist()):
             sent.setdefault(value, []).append(number)
+        readers: dict[int, list[int]] = {}
+        for value, reader in zip(*(column.tolist() for column in self.read_here), strict=True):
+            readers.setdefault(value, []).append(reader)
         for value, operation in remade:
             for number in sent.get(value, ()):
-                if operation not in self.receivers[number]:
-                    self.receivers[number].append(operation)
-                    self.missing[operation] += 1
+                self._wait(operation, self.receivers[number])
+            for reader in readers.get(value, ()):
+                if self.processors[reader] != self.processors[operation]:
+                    self._wait(operation, self.followers[reader])
+
+    def _wait(self, operation: int, waiting: list[int]) -> None:
+        if operation not in waiting:
+            waiting.append(operation)
+            self.missing[operation] += 1
 
     @cached_property
     def task_time(self) -> NumberArray:

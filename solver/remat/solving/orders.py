@@ -74,7 +74,8 @@ def follow(
     tasks = tasks_of(instance, degrees)
     devices = [processor.name for processor in machine.processors]
     transfers = instance.cluster.transfers
-    violations = check_orders(graph, tasks, orders, devices, instance.copies, transfers=transfers)
+    memories = [processor.memory for processor in machine.processors]
+    violations = check_orders(graph, tasks, orders, devices, instance.copies, memories=memories, transfers=transfers)
     if violations:
         return violations
     places = initial_of(graph, machine, orders) if initial is None else initial

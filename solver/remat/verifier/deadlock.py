@@ -1,8 +1,9 @@
 """Check orders before placement: each operation occurs exactly once, and no operations deadlock (rule `deadlock`).
 
 The check is independent of placement and uses no times. An operation follows its predecessor on the same device and
-the producers of its inputs. If these precedences have a cycle, no start times can satisfy them. Blocking transfers
-take part too: they stand among the operations of their sender, or of both ends.
+the producers of its inputs; a recomputation follows the reads of other devices in its memory. If these precedences have
+a cycle, no start times can satisfy them. Blocking transfers take part too: they stand among the operations of their
+sender, or of both ends.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from remat.graph.taskgraph import Ragged, TaskGraph
+from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
 from remat.schedule.orders import Orders, Pass, Phase, PipelineTasks
 from remat.verifier.findings import Findings
 from remat.verifier.report import Violation
@@ -27,6 +28,7 @@ def check_orders(
     devices: Sequence[str],
     copies: int,
     *,
+    memories: Sequence[int],
     transfers: str = "overlap",
 ) -> tuple[Violation, ...]:
     """Check the orders of a pipeline.
@@ -41,6 +43,8 @@ def check_orders(
         Names of the processors, for the messages.
     copies : int
         Maximum number of devices that hold a layer at the same time.
+    memories : sequence of int
+        The memory of each processor.
     transfers : str
         Which devices a transfer blocks: see `transfers` of a cluster.
 
@@ -60,7 +64,7 @@ def check_orders(
     _check_again(orders, transfers, findings)
     _check_complete(graph, tasks, orders, findings)
     if not findings:
-        _Waits(graph, tasks, orders, devices).check(transfers, findings)
+        _Waits(graph, tasks, orders, devices, memories).check(transfers, findings)
     return findings.sorted()
 
 
@@ -169,7 +173,9 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
 class _Waits:
     """Precedence graph of the operations that a device runs as one, and optionally of blocking transfers."""
 
-    def __init__(self, graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str]) -> None:
+    def __init__(
+        self, graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str], memories: Sequence[int]
+    ) -> None:
         self.graph, self.orders, self.devices = graph, orders, devices
         parts, units = tasks.of_all(orders), orders.units
         self.device = orders.columns[0, units.start[:-1]]
@@ -186,13 +192,38 @@ class _Waits:
         # Operations of a pair cannot wait for each other, so a unit never waits for itself.
         self.reader, self.maker = units.rows[reader[real]], units.rows[wanted[real]]
         self.value = reads.items[real]
+        memory = np.asarray(memories, dtype=np.int64)[self.device]
+        self.rewritten = self._rewritten(parts, units.rows, owner, memory)
         self.sent: list[tuple[int, int, int]] = []  # value, sender, receiver
+
+    def _rewritten(self, parts: Ragged, unit_of: IntArray, owner: IntArray, memory: IntArray) -> IntArray:
+        """Return the pairs (reader, recomputation) of other devices' reads of a value that is recomputed in its memory.
+
+        Such readers have the first value, and the recomputation waits until they have ended.
+        """
+        again = np.flatnonzero(owner[parts.items] != parts.rows)
+        if not len(again) or len(set(memory.tolist())) == len(set(self.device.tolist())):
+            return np.zeros((0, 2), dtype=np.int64)
+        writes = self.graph.writes.gather(parts.items[again])
+        readers: dict[int, list[int]] = {}
+        for value, reader in zip(self.value.tolist(), self.reader.tolist(), strict=True):
+            readers.setdefault(value, []).append(reader)
+        pairs = {
+            (reader, writer)
+            for value, writer in zip(
+                writes.items.tolist(), unit_of[parts.rows[again[writes.rows]]].tolist(), strict=True
+            )
+            for reader in readers.get(value, ())
+            if self.device[reader] != self.device[writer] and memory[reader] == memory[writer]
+        }
+        return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
 
     def check(self, transfers: str, findings: Findings) -> None:
         """Remove operations without predecessors repeatedly; if any remain, they contain a cycle."""
         runs = len(self.device)
         next_up = np.flatnonzero(self.device[1:] == self.device[:-1]) + 1
         ends = np.column_stack((np.concatenate((self.maker, next_up - 1)), np.concatenate((self.reader, next_up))))
+        ends = np.concatenate((ends, self.rewritten))
         if transfers != "overlap":
             more = self._meetings(transfers)
             ends = np.concatenate((ends, np.array(more, dtype=np.int64).reshape(-1, 2)))

@@ -101,6 +101,8 @@ class _Player:
         remade = {value for name in again for value in self.graph.tasks[name].writes}
         if any((target, value) not in self.there for value in remade for target in self.targets.get(value, ())):
             return False  # it is still in transfer
+        if any(remade & one.needs - set(one.makes) for one in self._others(device, memory)):
+            return False  # another device still reads the earlier value there
         self.busy[device] = operation
         self.next[device] += 1
         steps, end = runs_of(self.graph, self.machine, operation, self.now)
@@ -108,6 +110,12 @@ class _Player:
         own.free_at = end
         self.at(end, lambda: self._end(operation))
         return True
+
+    def _others(self, device, memory):
+        """Yield the operations of other devices of a memory that have not ended."""
+        for other, operations in self.orders.items():
+            if other != device and self.machine.processors[other] == memory:
+                yield from ([self.busy[other]] if self.busy[other] else []) + operations[self.next[other] :]
 
     def _end(self, operation):
         """All results of an operation are ready at the same time."""
