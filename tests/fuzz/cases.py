@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import remat
 from remat.plugin import registry
 from tests.fuzz import forms
-from tests.fuzz.budgets import draw_budget
+from tests.fuzz.budgets import draw_budget, plain
 from tests.fuzz.kinds.figures import Draw
 from tests.fuzz.kinds.machines import of_devices
 from tests.fuzz.options import WORK, draw_options
@@ -52,6 +52,10 @@ class Case:
     document: dict
     solves: tuple = ()
     form: str = ""
+
+    def instance_of(self, solve):
+        """Return the document that the second referee reads: with defaults, and the machine of a solve."""
+        return plain(self.document) | ({} if solve.machine is None else {"machine": solve.machine})
 
     def only(self, algorithms):
         """Return the case with the solves of these algorithms."""

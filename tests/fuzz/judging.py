@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import remat
 from remat.errors import AlgorithmError, ClaimError
-from tests.fuzz.budgets import plain
 from tests.fuzz.cases import is_large
 from tests.fuzz.transformations import scale_times
 from tests.fuzz.verdicts import ALL, LIMITED, TOLERANCE, WHOLE, Answer, at_most, equal
@@ -151,9 +150,7 @@ def _judge(case, given):
 
 
 def _judge_schedule(case, given, document):
-    result, instance = given.result, plain(case.document)
-    if given.solve.machine is not None:
-        instance = instance | {"machine": given.solve.machine}
+    result, instance = given.result, case.instance_of(given.solve)
     budget = _named_budget(instance, given)
     if len(result.columns) > MOST_STEPS:
         return
@@ -215,14 +212,14 @@ def _figures(instance, result, report, document):
     if not _is_periodic(document):
         yield "makespan", result.makespan, report.makespan
         yield "recompute time", result.recompute_time, report.recompute_time
-        if document.get("orders") is None or not _is_blurred(instance, result, result.makespan):
+        if document.get("orders") is None or not is_blurred(instance, result, result.makespan):
             yield "peaks", dict(result.peak_memory), report.peaks
         yield "transfers", dict(result.report.transferred), report.transferred
         return
     steady = result.steady
     yield "period", steady.period, report.period
     yield "makespan", result.makespan, report.time_per_sample
-    if not _is_blurred(instance, result, steady.period):
+    if not is_blurred(instance, result, steady.period):
         yield "peaks", dict(steady.peaks), report.steady_peaks
     if document.get("stages") is not None:
         yield "micro-batches in flight", dict(enumerate(steady.in_flight)), dict(enumerate(report.in_flight))
@@ -232,7 +229,7 @@ def _figures(instance, result, report, document):
         yield "latency", steady.latency, report.latency
 
 
-def _is_blurred(instance, result, period):
+def is_blurred(instance, result, period):
     """Whether different events of a period, or of a step, are one instant for floats: their order is not defined."""
     start = result.columns.start
     if not period:
