@@ -327,3 +327,15 @@ def test_an_adjoint_without_recomputation_counts_for_the_minimum_of_the_working_
     for budget in (0, 1):
         for given in nothing_in(document, budget, "walther-griewank"):
             assert given.result.least_budget.size == 2
+
+
+def test_bounds_of_moments_are_below_whole_times_that_no_float_holds():
+    times = [45035996273704957, 18014398509481986, 54043195528445962]
+    steps = [{"forward_time": time} for time in times]
+    steps[2]["backward_time"] = 27021597764222979
+    steps += [{"backward_time": 9007199254740998}, {"backward_time": 45035996273704966, "state_size": 1}]
+    levels = [{"name": "ram", "slots": 3, "write_time": 27021597764222982}, {"name": "disk", "slots": 0}]
+    document = {"schema": "remat.instance/2", "kind": "adjoint", "steps": steps, "storage": levels}
+    options = {"iterations": 5, "moves": 5000, "window": 1000, "work": 0.001}
+    (given,) = nothing_in(document, 0, "adjoint-best", options=options, seed=1)
+    assert given.result.makespan == 270215977642229801

@@ -14,7 +14,10 @@ import numpy as np
 from remat.plugin import IntArray, Number, Problem, reference_order, unread_tasks
 
 COARSE_BITS, FINE_BITS = 44, 40
-"""Bits of the total time in units: if times are not integers, and the minimum if there are transfers."""
+"""Bits of the total time in units: if times are not exact, and the minimum if there are transfers."""
+
+EXACT_BITS = 52
+"""Maximum bits of a total of integer times for which bounds, which are floats, hold every integer."""
 
 
 @dataclass(frozen=True)
@@ -186,11 +189,16 @@ def _places(
 def _units(times: list[Number], *, fine: bool) -> tuple[Fraction, list[int], list[int]]:
     """Return a unit of time, and times in it, rounded down and up.
 
-    Integer times stay exact: the unit is their greatest common divisor, or a fraction of it.
+    Integer times stay exact if floats hold their sum in units: the unit is their greatest common divisor, or a fraction
+    of it.
     """
     if all(isinstance(time, int) for time in times):
         step, total = math.gcd(*(int(time) for time in times)) or 1, sum(int(time) for time in times)
-        finer = max(0, FINE_BITS - (total // step).bit_length()) if fine else 0
+        bits = (total // step).bit_length()
+        if bits > EXACT_BITS:
+            step <<= bits - COARSE_BITS
+            return Fraction(step), [int(time) // step for time in times], [-(-int(time) // step) for time in times]
+        finer = max(0, FINE_BITS - bits) if fine else 0
         whole = [int(time) // step << finer for time in times]
         return Fraction(step, 1 << finer), whole, whole
     # A power of two makes the division exact.
