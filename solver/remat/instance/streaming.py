@@ -58,11 +58,23 @@ def check_stream(
                     f"{name!r} is an input, which stays as it is in a stream", f".tasks[{index}].writes[{number}]"
                 )
     made = {name for task in tasks for name in task.written}
-    names = {f"{value}.{m}" for value in made for m in range(samples)} if staying else set()
-    for name in sorted(staying & names):
-        raise fail(f"the input {name!r} is called like a value of a sample", ".inputs")
+    for name in sorted(staying):
+        value, _, sample = name.rpartition(".")
+        if value in made and _is_index(sample) and int(sample) < samples:
+            raise fail(f"the input {name!r} is called like a value of a sample", ".inputs")
     total = sum(value.size for value in values) + sum((task.size or 0) + task.workspace for task in tasks)
     check_total(total * samples, "the sizes of all samples that are looked at")
+
+
+def _is_index(text: str) -> bool:
+    """Whether a text is what `str` makes of an integer from 0 on that is no larger than any count of samples.
+
+    Examples
+    --------
+    >>> _is_index("10"), _is_index("010"), _is_index("x"), _is_index("9" * 5000)
+    (True, False, False, False)
+    """
+    return text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_COUNT)) and text == str(int(text))
 
 
 def check_reachable(machine: MachineModel, at: str) -> None:

@@ -55,6 +55,25 @@ def test_what_is_wrong_is_named(run, save, change, message):  # noqa: F811
     assert outcome.err.count("\n") == 1
 
 
+def renamed(name):
+    """Return the stream with 4,000,000 samples and the input v under another name."""
+    document = copy.deepcopy(STREAM) | {"stream": 4_000_000}
+    document["inputs"][0]["value"] = document["values"][0]["id"] = name
+    document["tasks"][0]["reads"] = [name]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("name", "is_taken"), [("x.0", True), ("x.3999999", True), ("x.4000000", False), ("x.01", False)]
+)
+def test_inputs_are_not_called_like_values_of_samples(name, is_taken):
+    if is_taken:
+        with pytest.raises(remat.InstanceError, match=f"the input '{name}' is called like a value of a sample"):
+            remat.load(renamed(name))
+    else:
+        remat.load(renamed(name))
+
+
 def together(document):
     """Let both tasks read both parameters, so every schedule keeps them in one memory."""
     for task in document["tasks"]:
