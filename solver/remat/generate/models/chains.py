@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from remat.generate import check
-from remat.generate.devices import rates
+from remat.generate.devices import NETWORK, rates
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.models.architecture import Model
 from remat.generate.models.instances import (
@@ -72,9 +72,11 @@ def chain(
         Static memory, left out, or values in this memory; default: static, or ``device`` if `states` are given.
     states : {"host", "device", "any"}, optional
         Memory of optimizer states, if parameters are values; default: the host.
-    link, host_speed : float, optional
-        Bytes/s each way to the host (default: the device's of the table), and the host's speed at updates, the device's
-        being 1 (default: 1/16).
+    link : float, optional
+        Bytes/s each way to the host (default: the device's of the table). If parameters and states stay on the device,
+        the machine has a host only if this is given: for activations, without a processor.
+    host_speed : float, optional
+        The host's speed at updates, the device's being 1 (default: 1/16).
     network : float, optional
         Bytes/s from each rank to the next, if parameters are values (default: 25 GB/s).
     flops, bandwidth, device
@@ -95,16 +97,20 @@ def chain(
     trained = read_training(**training)
     check.integer("reserve", reserve)
     home = parameters or ("static" if states is None else "device")
-    speed = States.network if network is None else network
-    made, stages = _document(work, dtype, trained, home, reserve, speed)
+    made, stages = _document(work, dtype, trained, home, reserve, network_of({"network": network}))
     if home in STATIC:
         _refuse_without_values(states=states, link=link, host_speed=host_speed, network=network)
         return made
     if network is not None and trained.data == 1:
         raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
-    link = link or rates(device, dtype).host_link or States.link
+    homes = {"parameters": home, "states": states or "host"}
+    if States(**homes).only_on_device:
+        if host_speed is not None:
+            raise ValueError("host_speed is that of updates at a host, but parameters and states stay on the device")
+    else:
+        link = link_of({"link": link, "device": device, "dtype": dtype})
     speeds = {"link": link, "host_speed": host_speed, "network": network}
-    return _with_values(made, work, stages, trained, {"parameters": home, "states": states or "host"} | speeds)
+    return _with_values(made, work, stages, trained, homes | speeds)
 
 
 def _document(
@@ -160,6 +166,18 @@ def workload_of(model: Model, options: Mapping[str, Any]) -> Workload:
 def training_of(options: Mapping[str, Any]) -> Training:
     """Return the training for all options of `chain`, by name."""
     return read_training(**{name: options[name] for name in OF_TRAINING})
+
+
+def link_of(options: Mapping[str, Any]) -> float:
+    """Return the bytes/s to a host for all options of `chain`, by name: the one given, or the device's."""
+    given: float | None = options["link"]
+    return rates(str(options["device"]), str(options["dtype"])).link if given is None else given
+
+
+def network_of(options: Mapping[str, Any]) -> float:
+    """Return the bytes/s between ranks for all options of `chain`, by name."""
+    given: float | None = options["network"]
+    return NETWORK if given is None else given
 
 
 def _add_step(stages: Stages, fixed: Static) -> None:
