@@ -252,7 +252,7 @@ HOMES_OF_MODEL = (
     ),
     rate("link", None, "Bandwidth between device and host (default: the device's)."),
     number("host_speed", None, "Speed of updates at the host, the device's being 1 (default: 1/16)."),
-    rate("network", None, "Bandwidth from each rank to the next, if parameters are values (default: 25GB/s)."),
+    rate("network", None, f"Bandwidth from each rank to the next (default: {NETWORK / 1e9:g}GB/s)."),
 )
 SEED = integer("seed", 0, "Random seed, at least 0.")
 UNITS = choice("units", ("unit", "si"), "Abstract units, or seconds and bytes.")

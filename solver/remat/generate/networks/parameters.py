@@ -57,8 +57,8 @@ class States:
     frozen : bool
         Static parameters are not trained: they have neither gradients nor states.
     link : float, optional
-        Bytes/s in each direction between device and host; default: `HOST_LINK`. If parameters and states stay on the device,
-        the machine has a host only if `link` is given: for activations, without a processor.
+        Bytes/s in each direction between device and host; default: `HOST_LINK`. If parameters and states stay on the
+        device, the machine has a host only if `link` is given: for activations, without a processor.
     host_speed, nvme : float
         Speed of updates at the host, relative to the device; bytes/s between host and NVMe.
     data, zero : int
