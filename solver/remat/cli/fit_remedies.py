@@ -244,7 +244,7 @@ def of_values(asked: Mapping[str, Any]) -> dict[str, Any]:
 def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
     """Return why no instance of these options offloads parameters and states; empty if one does."""
     try:
-        chain(config=model, **(of_values(asked) | {"parameters": "any", "states": "any"}))
+        chain(**of_values(asked) | {"config": model, "parameters": "any", "states": "any"})
     except ValueError as error:
         return str(error)
     return ""
@@ -286,7 +286,7 @@ def _solved(
     from remat.plugin import selection
     from remat.solving.problem_setup import make_problem
 
-    instance = remat.load(chain(config=model, **of_values(options)))
+    instance = remat.load(chain(**of_values(options) | {"config": model}))
     budget = {"device": available + int(options["reserve"]), "host": host}
     problem = make_problem(instance, budget=budget)
     if problem.exceeded is not None:

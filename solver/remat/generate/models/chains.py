@@ -104,7 +104,7 @@ def chain(
     if network is not None and trained.data == 1:
         raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
     homes = {"parameters": home, "states": states or "host"}
-    if States(**homes).only_on_device:
+    if States(parameters=home, states=homes["states"]).only_on_device:
         if host_speed is not None:
             raise ValueError("host_speed is that of updates at a host, but parameters and states stay on the device")
     else:
