@@ -215,7 +215,14 @@ def test_offloading_is_planned_by_all_algorithms_that_auto_would_ask(run: Run, s
     """No installed algorithm that `auto` runs by default finds a faster schedule with its own work limits."""
     path = save(CONFIG, "config.json")
     (remedy,) = filter(host, run("fit", path, *SMALL[:-1], budget, "--format", "json").document["remedies"])
-    options: dict[str, Any] = {"config": CONFIG, "batch": 2, "sequence": 64, "reserve": 10**6, "device": "A10", "loss_chunks": 16}
+    options: dict[str, Any] = {
+        "config": CONFIG,
+        "batch": 2,
+        "sequence": 64,
+        "reserve": 10**6,
+        "device": "A10",
+        "loss_chunks": 16,
+    }
     instance = remat.load(chain(**options, parameters="any", states="any"))
     problem = make_problem(instance, budget={"device": budget})
     found = {

@@ -20,6 +20,7 @@ from remat.verifier import Report
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.solving.facts import Facts
 
 NEARLY_ALL = 0.8
 """A resource that is busy for a larger share of the makespan limits the step."""
@@ -145,16 +146,17 @@ def overhead_line(result: Result, report: Report) -> tuple[str, str]:
         reference = format_time(result.reference_time, result.units)
         return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one {WITHOUT_RECOMPUTATION}"
     alone = f"on {shown_name(main[0])} alone " if used > len(main) == 1 else ""
-    return "overhead", over_reference(result.overhead, result.reference_time, result.units, _reference(result, alone))
+    what = reference_words(result, alone)
+    return "overhead", over_reference(result.overhead, result.reference_time, result.units, what)
 
 
-def _reference(result: Result, alone: str) -> str:
+def reference_words(timed: Result | Facts, alone: str = "") -> str:
     """Return the meaning of the reference of an overhead, as the end of a sentence."""
-    if result.transfer_bound == result.reference_time > result.no_recompute_time - result.exchange_time:
+    if timed.transfer_bound == timed.reference_time > timed.no_recompute_time - timed.exchange_time:
         return "that mandatory transfers take"
-    if not result.exchange_time:
+    if not timed.exchange_time:
         return f"{alone}{WITHOUT_RECOMPUTATION}"
-    if result.exchange_time == result.reference_time:
+    if timed.exchange_time == timed.reference_time:
         return "that the exchanges between ranks take"
     return f"{alone}{WITHOUT_RECOMPUTATION}, exchanges overlapped"
 
