@@ -314,6 +314,8 @@ def test_files_of_fit_are_checked_before_the_work(run: Run, save: Save, tmp_path
 def test_a_budget_without_its_unit_and_a_file_for_another_command(run: Run, save: Save) -> None:
     path = save(CONFIG, "config.json")
     assert run("fit", path, "--budget", 24).err == "Error: --budget: 24 bytes: did you mean 24GB?\n"
+    assert run("fit", path, "--reserve", 2).err == "Error: --reserve: 2 bytes: did you mean 2GB?\n"
+    assert run("fit", path, "--reserve", "100kB", "--format", "json").document["reserve"] == 100_000
     outcome = run("solve", path)
     assert outcome.code == 2
     assert "see remat fit and remat generate" in outcome.err
@@ -394,7 +396,7 @@ def test_the_network_between_ranks_changes_the_answer(
         found[rate] = run(*asked, "--format", "json").document["exchanges"]
         assert found[rate]["time"] == found[rate]["sent"] / (rate * 10**9)
         (line,) = (line for line in run(*asked).out.splitlines() if line.startswith("exchanges "))
-        assert f" at {rate} GB/s; partly overlapped with computation" in line
+        assert f" at {rate} GB/s, partly overlapped with computation; the other times" in line
     run("generate", "chain", "--config", *words, "--states", "device", "-o", made)
     result = remat.solve(remat.load(made), algorithm="zero", options={"prefetch": False})
     assert result.report is not None
@@ -407,7 +409,7 @@ def test_a_network_needs_no_ranks_yet(run: Run, save: Save, tmp_path: Path) -> N
     """It is that of the suggested ranks; neither the written instance nor the commands for one rank have it."""
     path, made = save(CONFIG, "config.json"), tmp_path / "made.json"
     shown = run("fit", path, *SMALL, "--network", "1GB/s", "--link", "8GB/s", "-o", made).out
-    assert re.search(r"--data \d+ --zero 3.*: each rank sends .* at 1 GB/s; partly", shown)
+    assert re.search(r"--data \d+ --zero 3.*: each rank sends .* at 1 GB/s, partly", shown)
     assert "--network" not in shown
     assert json.loads(made.read_text())["kind"] == "chain"
     assert "--link 8000000000 --device A10 --parameters any" in shown
@@ -488,21 +490,34 @@ def test_the_remedy_at_the_host_names_its_commands(run: Run, save: Save) -> None
     assert "remat solve step.json -b device=4MB" in map(str.strip, shown)
 
 
-@pytest.mark.parametrize("host", [(), ("--host", "30MB")], ids=["no host", "host"])
+PASTED: dict[str, tuple[Any, ...]] = {
+    "no host": (),
+    "host": ("--host", "30MB"),
+    "rates": ("--link", "8GB/s", "--network", "1GB/s", "--host-speed", 0.5),
+    "ranks": ("--data", 2, "--zero", 1, "--network", "5GB/s", "--host", "30MB", "--budget", "3MB"),
+    "sums": ("--accumulation", "fp32", "--optimizer", "adamw-fused", "--no-master"),
+    "batch": ("--batch", 2, "--sequence", 64, "--no-flash", "--reserve", "100kB", "--budget", "3MB"),
+}
+
+
+@pytest.mark.parametrize("host", PASTED.values(), ids=PASTED)
 def test_printed_commands_find_a_schedule_that_is_no_slower(
     run: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: tuple[str, ...]
 ) -> None:
     """The remedy at the host names the commands that solve it: pasted, they give a schedule that takes no longer."""
     path = save(CONFIG, "config.json")
     monkeypatch.chdir(tmp_path)  # the commands write a file
-    shown = run("fit", path, "--budget", "4MB", "--reserve", "0", *host).out.splitlines()
+    fitted = run("fit", path, "--budget", "4MB", "--reserve", "0", *host)
+    shown = fitted.out.splitlines()
     words = [shlex.split(line) for line in shown if line.strip().startswith("remat ")]
     assert [command[1] for command in words] == ["generate", "solve"]
-    assert ("host=30MB" in words[1]) == bool(host)
+    assert ("host=30MB" in words[1]) == ("--host" in host)
     run(*words[0][1:])
     answer = run(*words[1][1:])
     assert answer.code == 0
-    (cost,) = (line for line in shown if "needs " in line and "at most +" in line)
+    (cost,) = (line for line in shown if line.strip().startswith("needs ") and "at the host" in line)
+    assert fitted.code == (0 if "--host" in host else 3)
+    assert cost.partition("at most ")[2] in verdict_of(fitted.out)[0]
     overhead = next(line for line in answer.out.splitlines() if line.startswith("overhead"))
     taken, most = (float(re.findall(r"\+([0-9.]+) %", line)[0]) for line in (overhead, cost))
     assert taken <= most

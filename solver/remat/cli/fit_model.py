@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 HELP = """Compute the memory of a training step from a model's configuration, without a framework.
 
-CONFIG is a Hugging Face config.json, or the name of a shipped configuration such as llama-3-8b. The answer splits the
-memory into parameters, gradients, optimizer states, activations and logits, and gives the largest batch and the longest
-sequence, without recomputation and with every block recomputed.
+CONFIG is a Hugging Face config.json, or the name of a shipped configuration such as llama-3-8b. The verdict says
+whether the step fits, or with what. The table splits the memory into parameters, gradients, optimizer states,
+activations and logits, and gives the largest batch and the longest sequence, without recomputation and with every block
+recomputed. If the step does not fit, the answer lists what would help, with commands.
 
 \b
   remat fit config.json --device H100 --optimizer adam --sequence 4096
   remat fit llama-3-8b --budget 24GB --sequence 8192 --lora rank=16 --loss-chunks 16
   remat fit llama-3-8b --budget 24GB --sequence 8192 --host 256GB
   remat fit llama-3-8b --budget 80GB --lora rank=16 -o lora.json --plot memory.svg
-  remat fit llama-3-70b --device H100 --data 64 --zero 3
+  remat fit llama-3-70b --device H100 --data 64 --zero 3 --network 50GB/s
 
 All options that are not about the answer are options of remat generate chain --config, too.
 
@@ -45,6 +46,9 @@ even if every block is recomputed; remat solve searches all schedules of the ins
 
 LEAST_BYTES = 10**6
 """A smaller budget is not plausible as a device's memory: its unit is missing."""
+
+LEAST_RESERVE = 10**3
+"""The same for the reserve, whose unit has been read: 100kB is one."""
 
 FAMILY = FAMILIES["chain/model"]
 OF_MACHINE = ("link", "host_speed", "network")
@@ -196,7 +200,7 @@ def _otherwise(remedies: Sequence[Remedy], host: int | None, why: str) -> Iterat
         said += [f"does not fit {with_}{asked}; {best.enough}"]
     elif host is not None and not why:
         said += [f"does not fit{asked}; no schedule was found that offloads to a host of {shown_size(host)}"]
-    yield from said or ["does not fit"]
+    yield from said or [f"does not fit{' as asked; the changes below would help' if remedies else ''}"]
     if why:
         yield f"a host is not planned: {why}"
 
@@ -284,12 +288,12 @@ def _assume_device(options: dict[str, Any], budget: str | None) -> str | None:
     return f"{named}; --device names another{others}"
 
 
-def _size(name: str, text: str) -> int:
+def _size(name: str, text: str, least: int = LEAST_BYTES) -> int:
     """Read the size of an option; a bare number that is no plausible memory is refused."""
     from remat.errors import OptionError, QuantityError
     from remat.units import parse_size
 
-    if text.isdecimal() and 0 < int(text[:20]) < LEAST_BYTES:
+    if text.isdecimal() and 0 < int(text[:20]) < least:
         raise OptionError(f"{text} bytes: did you mean {text}GB?", argument=name)
     try:
         return parse_size(int(text) if text.isdecimal() else text)
@@ -302,7 +306,7 @@ def _sizes(asked: Mapping[str, Any], budget: str | None) -> tuple[int, int]:
     from remat.errors import OptionError
     from remat.generate.devices import rates
 
-    known, reserve = rates(asked["device"], asked["dtype"]), _size("reserve", str(asked["reserve"]))
+    known, reserve = rates(asked["device"], asked["dtype"]), _size("reserve", str(asked["reserve"]), LEAST_RESERVE)
     size = known.memory if budget is None else _size("budget", budget)
     if size is None:
         raise OptionError(f"the table has no memory size for {asked['device']}; give one", argument="budget")

@@ -220,9 +220,8 @@ def test_lines_keep_their_order(sharded: Result) -> None:
 RANKS = {"data": 4, "zero": 3, "parameters": "device", "states": "device"}
 REFERENCES = {
     "plain": ({}, "without recomputation"),
-    "ranks": (RANKS, "without recomputation, exchanges overlapped"),
-    "slow network": (RANKS | {"network": 10**8}, "that the exchanges between ranks take"),
-    "slow link": ({"parameters": "host", "link": 10**7}, "that mandatory transfers take"),
+    "ranks": (RANKS | {"network": 10**12}, "without recomputation, exchanges overlapped"),
+    "slow network": (RANKS, "that the exchanges between ranks take"),
 }
 
 

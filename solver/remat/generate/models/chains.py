@@ -195,7 +195,7 @@ def _trained(training: Training, home: str, reserve: int, network: float) -> str
     words = ["parameters left out" if home == "none" else f"optimizer {training.name}"]
     words += ["states in the parameters' type"] if training.precision == "pure" else []
     if training.data > 1:
-        between = "" if home in STATIC else f", {network / 1e9:g} GB/s between them"
+        between = ", without exchanges" if home in STATIC else f", {network / 1e9:g} GB/s between them"
         words += [f"{training.data} ranks, ZeRO {training.zero}{between}"]
     words += [f"{reserve:,} bytes in reserve"] if reserve else []
     return "".join(f", {each}" for each in words)

@@ -121,7 +121,7 @@ def lines(asked: Asked) -> Iterator[str]:
         ("model", f"{model.name} ({model.family}), {model.parameters:,} parameters{some}"),
         ("step", asked.about),
         ("budget", shown_size(asked.budget) + reserve),
-        *((("exchanges", exchanges(found, asked.network)),) if found.training.data > 1 else ()),
+        *((("exchanges", f"{exchanges(found, asked.network)}; {OTHER_TIMES}"),) if found.training.data > 1 else ()),
         *(("" if number else "verdict", text) for number, text in enumerate(verdicts(asked))),
         *(("note", note) for note in (*model.notes, asked.remark) if note),
     ]
@@ -153,6 +153,8 @@ def split_of(found: Estimate, peak: Peak) -> dict[str, int]:
         "workspace": peak.workspace,
     }
 
+
+OTHER_TIMES = "the other times are without exchanges"
 
 SELDOM = ("parameters", "gradients", "optimizer states", "gathered", "workspace")
 """Kinds of which tables have a row only if there are any bytes."""
@@ -200,7 +202,7 @@ def exchanges(found: Estimate, network: float) -> str:
     """Return what ranks exchange in a step, in words."""
     sent = exchanged_of(found.work, found.training)
     time = format_time(sent / network)
-    return f"each rank sends {shown_size(sent)}, {time} at {network / 1e9:g} GB/s; partly overlapped with computation"
+    return f"each rank sends {shown_size(sent)}, {time} at {network / 1e9:g} GB/s, partly overlapped with computation"
 
 
 def shares_of(sizes: Mapping[str, int]) -> str:
