@@ -49,12 +49,12 @@ def verdict_of(table: str) -> list[str]:
     [
         (
             ("--optimizer", "adamw"),
-            "PyTorch's default, --step foreach; --step fused takes none",
+            "step foreach, PyTorch's default; step fused takes none",
             "forward and backward",
         ),
-        (("--optimizer", "adamw-foreach"), "--step foreach; --step fused takes none", "forward and backward"),
+        (("--optimizer", "adamw-foreach"), "step foreach; step fused takes none", "forward and backward"),
         (("--optimizer", "adamw-fused"), "", "the optimizer's step needs"),
-        (("--optimizer", "adafactor-foreach"), "--step foreach; --step loop takes 4.203 GB", "forward and backward"),
+        (("--optimizer", "adafactor-foreach"), "step foreach; step loop takes 4.203 GB", "forward and backward"),
     ],
 )
 def test_the_verdict_says_which_phase_sets_the_peak(run: Run, options: tuple[str, ...], sets: str, other: str) -> None:

@@ -72,11 +72,9 @@ def chain(
         Static memory, left out, or values in this memory; default: static, or ``device`` if `states` are given.
     states : {"host", "device", "any"}, optional
         Memory of optimizer states, if parameters are values; default: the host.
-    link : float, optional
-        Bytes/s each way to the host (default: the device's of the table). If parameters and states stay on the device,
-        the machine has a host only if this is given: for activations, without a processor.
-    host_speed : float, optional
-        The host's speed at updates, the device's being 1 (default: 1/16).
+    link, host_speed : float, optional
+        Bytes/s each way to the host (default: the device's of the table), and the host's speed at updates, the device's
+        being 1 (default: 1/16). If all stays on the device, a host has activations only, and exists only with `link`.
     network : float, optional
         Bytes/s from each rank to the next, if parameters are values (default: 25 GB/s).
     flops, bandwidth, device
@@ -104,10 +102,7 @@ def chain(
     if network is not None and trained.data == 1:
         raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
     homes = {"parameters": home, "states": states or "host"}
-    if States(parameters=home, states=homes["states"]).only_on_device:
-        if host_speed is not None:
-            raise ValueError("host_speed is that of updates at a host, but parameters and states stay on the device")
-    else:
+    if not _stays(homes, host_speed):
         link = link_of({"link": link, "device": device, "dtype": dtype})
     speeds = {"link": link, "host_speed": host_speed, "network": network}
     return _with_values(made, work, stages, trained, homes | speeds)
@@ -199,6 +194,14 @@ def _trained(training: Training, home: str, reserve: int, network: float) -> str
         words += [f"{training.data} ranks, ZeRO {training.zero}{between}"]
     words += [f"{reserve:,} bytes in reserve"] if reserve else []
     return "".join(f", {each}" for each in words)
+
+
+def _stays(homes: Mapping[str, str], host_speed: float | None) -> bool:
+    """Whether parameters and states stay on the device; a host then updates nothing, and has no speed."""
+    stays = States(parameters=homes["parameters"], states=homes["states"]).only_on_device
+    if stays and host_speed is not None:
+        raise ValueError("host_speed is that of updates at a host, but parameters and states stay on the device")
+    return stays
 
 
 def _refuse_without_values(**given: object) -> None:

@@ -258,14 +258,14 @@ def _temporary(found: Estimate) -> str:
     training, own = found.training, found.static.step
     if not own:
         return ""
-    default = "" if training.step else "PyTorch's default, "
+    default = "" if training.step else ", PyTorch's default"
     others = {
         name: static_of(found.work, replace(training, step=name)).step for name in sorted(training.implementations)
     }
     least = min(others, key=lambda name: others[name])
     size = shown_size(others[least]) if others[least] else "none"
-    less = f"; --step {least} takes {size}" if others[least] < own else ""
-    return f", which takes {shown_size(own)} for a moment ({default}--step {training.implementation}{less})"
+    less = f"; step {least} takes {size}" if others[least] < own else ""
+    return f", which takes {shown_size(own)} for a moment (step {training.implementation}{default}{less})"
 
 
 def _zero(asked: Asked) -> Iterator[str]:
