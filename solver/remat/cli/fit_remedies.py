@@ -36,8 +36,8 @@ DEVICES = "more devices"
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
 
-HOST_SECONDS = 20.0
-"""Time limit of the solves behind a line about the host."""
+HOST_SECONDS = 60.0
+"""Time limit of the solves behind a line about the host, as that of `auto`: they end by their work limits before."""
 
 
 @dataclass(frozen=True, slots=True)
