@@ -28,8 +28,8 @@ HELP = """Compute the memory of a training step from a model's configuration, wi
 CONFIG is a Hugging Face config.json, or the name of a shipped configuration such as llama-3-8b. The verdict says
 whether the step fits, or with what. The table splits the memory into parameters, gradients, optimizer states,
 activations and logits, and gives the largest batch and the longest sequence, without recomputation and with every block
-recomputed. If the step does not fit, the answer lists what would help, with commands; the search behind offloading takes
-some seconds.
+recomputed. If the step does not fit, the answer lists what would help, with commands; the search behind offloading
+takes some seconds.
 
 \b
   remat fit config.json --device H100 --optimizer adam --sequence 4096
