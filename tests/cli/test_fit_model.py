@@ -6,17 +6,21 @@ import json
 import re
 import shlex
 from importlib import import_module
-from itertools import product
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import remat
 from remat.generate import FAMILIES
 from remat.generate.devices import devices
+from remat.generate.models.chains import chain
 from remat.generate.models.instances import workload
 from remat.generate.models.memory import estimate, read_training
 from remat.generate.optimizers import NAMES
+from remat.plugin.selection import candidates
+from remat.solving.problem_setup import make_problem
 from tests.cli.helpers import Run, Save
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -29,25 +33,43 @@ def test_the_split_of_a_shipped_configuration(run: Run) -> None:
     assert "8,030,261,248 parameters, 41,943,040 trained" in outcome.out
     for label in ("parameters", "gradients", "optimizer states", "activations", "logits and loss", "optimizer step"):
         assert f"\n{label} " in outcome.out
-    assert outcome.out.splitlines()[-2].endswith("fits without recomputation, with 70.4 GB (65.56 GiB)")
+    assert verdict_of(outcome.out)[0] == "fits without recomputation, with 70.4 GB (65.56 GiB)"
+
+
+def verdict_of(table: str) -> list[str]:
+    """Return the lines of the verdict, which stand before the first blank line."""
+    head = list(takewhile(bool, table.splitlines()))
+    (first,) = (place for place, line in enumerate(head) if line.startswith("verdict "))
+    more = takewhile(lambda line: line.startswith(" "), head[first + 1 :])
+    return [line.removeprefix("verdict").strip() for line in (head[first], *more)]
 
 
 @pytest.mark.parametrize(
     ("options", "sets", "other"),
     [
-        (("--optimizer", "adamw"), "the optimizer's step", "forward and backward need"),
-        (("--optimizer", "adamw-fused"), "forward and backward", "the optimizer's step needs"),
+        (
+            ("--optimizer", "adamw"),
+            "step foreach, PyTorch's default; step fused takes none",
+            "forward and backward",
+        ),
+        (("--optimizer", "adamw-foreach"), "step foreach; step fused takes none", "forward and backward"),
+        (("--optimizer", "adamw-fused"), "", "the optimizer's step needs"),
+        (("--optimizer", "adafactor-foreach"), "step foreach; step loop takes 4.203 GB", "forward and backward"),
     ],
 )
 def test_the_verdict_says_which_phase_sets_the_peak(run: Run, options: tuple[str, ...], sets: str, other: str) -> None:
+    """The optimizer's step with its temporary part, and the implementation that takes the least, or the passes."""
     asked = ("fit", "llama-3-8b", "--sequence", 4096, *options)
     document = run(*asked, "--budget", "300GB", "--format", "json").document
     passes, step = document["plan"]["peak"] + document["reserve"], document["optimizer_step"] + document["reserve"]
-    assert (step > passes) == (sets == "the optimizer's step")
-    verdict, phases = run(*asked, "--budget", "300GB").out.splitlines()[-2:]
+    assert (step > passes) == bool(sets)
+    verdict, phases = verdict_of(run(*asked, "--budget", "300GB").out)
     assert gigabytes(max(passes, step)) in verdict
-    where = "" if step > passes else f", in {document['plan']['moment']}"
-    assert phases.strip() == f"set by {sets}{where}; {other} {gigabytes(min(passes, step))}"
+    temporary = gigabytes(document["optimizer_step_temporary"])
+    why = f"the optimizer's step, which takes {temporary} for a moment ({sets})"
+    why = why if sets else f"forward and backward, in {document['plan']['moment']}"
+    assert phases.startswith(f"set by {why}; {other}")
+    assert phases.endswith(f" {gigabytes(min(passes, step))}")
 
 
 def gigabytes(size: int) -> str:
@@ -183,9 +205,32 @@ def test_what_would_help_at_the_host_works_when_pasted(run: Run, save: Save, tmp
     refused = run("fit", path, *SMALL, *remedy["options"].split())
     refused.assert_refused("remat generate chain --config", "remat solve FILE --budget 5MB")
     assert run("generate", "chain", "--config", path, *asked, *remedy["options"].split(), "-o", made).code == 0
-    solved = run("solve", made, "--budget", "device=5MB", "-a", "weight-offload", "--format", "json")
+    solved = run("solve", made, "--budget", "device=5MB", "--format", "json")
     assert solved.code == 0
     assert solved.document["overhead"] <= remedy["extra_time_share"] + 1e-9
+
+
+@pytest.mark.parametrize("budget", ["4MB", "5MB"])
+def test_offloading_is_planned_by_all_algorithms_that_auto_would_ask(run: Run, save: Save, budget: str) -> None:
+    """No installed algorithm that `auto` runs by default finds a faster schedule with its own work limits."""
+    path = save(CONFIG, "config.json")
+    (remedy,) = filter(host, run("fit", path, *SMALL[:-1], budget, "--format", "json").document["remedies"])
+    options: dict[str, Any] = {
+        "config": CONFIG,
+        "batch": 2,
+        "sequence": 64,
+        "reserve": 10**6,
+        "device": "A10",
+        "loss_chunks": 16,
+    }
+    instance = remat.load(chain(**options, parameters="any", states="any"))
+    problem = make_problem(instance, budget={"device": budget})
+    found = {
+        one.algorithm.name: remat.solve(instance, budget={"device": budget}, algorithm=one.algorithm.name).overhead
+        for one in candidates(problem, timed=False).asked
+    }
+    assert len({overhead for overhead in found.values() if overhead is not None}) > 1
+    assert remedy["extra_time_share"] == min(overhead for overhead in found.values() if overhead is not None)
 
 
 OPTIONS_OF_ANSWERS = {"budget", "host", "output", "plot", "format_", "quiet", "verbose", "help", "config"}
@@ -269,6 +314,8 @@ def test_files_of_fit_are_checked_before_the_work(run: Run, save: Save, tmp_path
 def test_a_budget_without_its_unit_and_a_file_for_another_command(run: Run, save: Save) -> None:
     path = save(CONFIG, "config.json")
     assert run("fit", path, "--budget", 24).err == "Error: --budget: 24 bytes: did you mean 24GB?\n"
+    assert run("fit", path, "--reserve", 2).err == "Error: --reserve: 2 bytes: did you mean 2GB?\n"
+    assert run("fit", path, "--reserve", "100kB", "--format", "json").document["reserve"] == 100_000
     outcome = run("solve", path)
     assert outcome.code == 2
     assert "see remat fit and remat generate" in outcome.err
@@ -334,8 +381,38 @@ def test_the_network_between_ranks_is_an_option(run: Run, save: Save) -> None:
     assert "50 GB (46.57 GiB) per second, channel network" in run("show", save(other)).out
     run(*words[:-6], "--network", "1GB/s").assert_refused("--network is for parameters that are values")
     run(*words[:-6], "--states", "device", "--network", "1GB/s").assert_refused("--network is the bandwidth between")
-    refused = run("fit", path, "--data", 4, "--zero", 3, "--network", "1GB/s")
-    refused.assert_refused("remat generate chain --config", "--network 1000000000 --parameters device -o FILE")
+
+
+@pytest.mark.parametrize(("data", "zero"), [(2, 0), (4, 1), (3, 2), (4, 3)])
+def test_the_network_between_ranks_changes_the_answer(
+    run: Run, save: Save, tmp_path: Path, data: int, zero: int
+) -> None:
+    """The bytes are those that a schedule of the same ranks sends, without gathers that it may spare."""
+    path, made = save(CONFIG, "config.json"), str(tmp_path / "made.json")
+    words = (path, "--batch", 2, "--sequence", 64, "--data", data, "--zero", zero)
+    found = {}
+    for rate in (1, 50):
+        asked = ("fit", *words, "--network", f"{rate}GB/s")
+        found[rate] = run(*asked, "--format", "json").document["exchanges"]
+        assert found[rate]["time"] == found[rate]["sent"] / (rate * 10**9)
+        (line,) = (line for line in run(*asked).out.splitlines() if line.startswith("exchanges "))
+        assert f" at {rate} GB/s, partly overlapped with computation; the other times" in line
+    run("generate", "chain", "--config", *words, "--states", "device", "-o", made)
+    result = remat.solve(remat.load(made), algorithm="zero", options={"prefetch": False})
+    assert result.report is not None
+    sent = sum(result.report.transferred.values())
+    gathered_twice = 1064000 * 2 * (data - 1) // data if zero == 3 else 0
+    assert sent - 100 <= found[50]["sent"] <= sent + gathered_twice
+
+
+def test_a_network_needs_no_ranks_yet(run: Run, save: Save, tmp_path: Path) -> None:
+    """It is that of the suggested ranks; neither the written instance nor the commands for one rank have it."""
+    path, made = save(CONFIG, "config.json"), tmp_path / "made.json"
+    shown = run("fit", path, *SMALL, "--network", "1GB/s", "--link", "8GB/s", "-o", made).out
+    assert re.search(r"--data \d+ --zero 3.*: each rank sends .* at 1 GB/s, partly", shown)
+    assert "--network" not in shown
+    assert json.loads(made.read_text())["kind"] == "chain"
+    assert "--link 8000000000 --device A10 --parameters any" in shown
 
 
 def test_architectures_of_pipelines_are_options(run: Run) -> None:
@@ -413,21 +490,34 @@ def test_the_remedy_at_the_host_names_its_commands(run: Run, save: Save) -> None
     assert "remat solve step.json -b device=4MB" in map(str.strip, shown)
 
 
-@pytest.mark.parametrize("host", [(), ("--host", "30MB")], ids=["no host", "host"])
+PASTED: dict[str, tuple[Any, ...]] = {
+    "no host": (),
+    "host": ("--host", "30MB"),
+    "rates": ("--link", "8GB/s", "--network", "1GB/s", "--host-speed", 0.5),
+    "ranks": ("--data", 2, "--zero", 1, "--network", "5GB/s", "--host", "30MB", "--budget", "3MB"),
+    "sums": ("--accumulation", "fp32", "--optimizer", "adamw-fused", "--no-master"),
+    "batch": ("--batch", 2, "--sequence", 64, "--no-flash", "--reserve", "100kB", "--budget", "3MB"),
+}
+
+
+@pytest.mark.parametrize("host", PASTED.values(), ids=PASTED)
 def test_printed_commands_find_a_schedule_that_is_no_slower(
     run: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: tuple[str, ...]
 ) -> None:
     """The remedy at the host names the commands that solve it: pasted, they give a schedule that takes no longer."""
     path = save(CONFIG, "config.json")
     monkeypatch.chdir(tmp_path)  # the commands write a file
-    shown = run("fit", path, "--budget", "4MB", "--reserve", "0", *host).out.splitlines()
+    fitted = run("fit", path, "--budget", "4MB", "--reserve", "0", *host)
+    shown = fitted.out.splitlines()
     words = [shlex.split(line) for line in shown if line.strip().startswith("remat ")]
     assert [command[1] for command in words] == ["generate", "solve"]
-    assert ("host=30MB" in words[1]) == bool(host)
+    assert ("host=30MB" in words[1]) == ("--host" in host)
     run(*words[0][1:])
-    answer = run(*words[1][1:], "-a", "weight-offload")  # by default, the search takes much longer
+    answer = run(*words[1][1:])
     assert answer.code == 0
-    (cost,) = (line for line in shown if "at most +" in line)
+    (cost,) = (line for line in shown if line.strip().startswith("needs ") and "at the host" in line)
+    assert fitted.code == (0 if "--host" in host else 3)
+    assert cost.partition("at most ")[2] in verdict_of(fitted.out)[0]
     overhead = next(line for line in answer.out.splitlines() if line.startswith("overhead"))
     taken, most = (float(re.findall(r"\+([0-9.]+) %", line)[0]) for line in (overhead, cost))
     assert taken <= most
@@ -450,24 +540,40 @@ def test_a_host_decides_whether_the_step_fits(run: Run, save: Save) -> None:
     assert run(*asked, "--host", "30").err == "Error: --host: 30 bytes: did you mean 30GB?\n"
 
 
+CHEAP = "does not fit as asked; fits with --loss-chunks 16: "
+ALONE = "in the device alone, every block recomputed needs "
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--host", "200kB"), 3, "no schedule was found that offloads to a host of 200 kB; a host of "),
-        (("--host", "30MB"), 0, "fits with offloading to a host of 30 MB: "),
-        ((), 3, "the figures above are without a host; with one, it fits: "),
-        (("--host", "30MB", "-q"), 0, ""),
+        (("--host", "200kB"), 3, ["does not fit with a host of 200 kB; a host of ", ALONE]),
+        (("--host", "30MB"), 0, ["fits with a host of 30 MB, not in the device alone: ", ALONE]),
+        ((), 3, ["does not fit in the device alone; a host of ", ALONE]),
+        (("--host", "10kB", "--budget", "1.1MB"), 3, ["does not fit; no schedule was found that offloads to ", ALONE]),
+        (("--budget", "7MB", "--step", "fused"), 4, [CHEAP, "does not fit in the device alone as asked; it ", ALONE]),
+        (("--budget", "6.5MB", "--step", "fused"), 4, ["does not fit in the device alone; a host of ", ALONE]),
+        (("--host", "30MB", "--budget", "7MB", "--step", "fused"), 0, ["fits with a host of 30 MB, not", CHEAP, ALONE]),
         (
             ("--host", "30MB", "--lora", "rank=2", "--budget", "2MB"),
             4,
-            "not planned: parameters 'any' is for models that",
+            ["does not fit", "a host is not planned: parameters 'any' is for models that", ALONE],
         ),
+        (("--budget", "500MB", "--host", "30MB"), 0, ["fits without recomputation, with "]),
     ],
 )
-def test_the_last_line_is_about_offloading(run: Run, save: Save, words: tuple[str, ...], code: int, said: str) -> None:
+def test_the_first_lines_are_the_whole_truth(
+    run: Run, save: Save, words: tuple[str, ...], code: int, said: list[str]
+) -> None:
+    """With what the step fits stands before the table, with its cost; and then why not without."""
     outcome = run("fit", save(CONFIG, "config.json"), *SMALL, *words)
     assert outcome.code == code
-    assert (outcome.out.splitlines() or [""])[-1].removeprefix("offloading").strip().startswith(said)
+    *told, _ = verdict_of(outcome.out)
+    assert len(told) == len(said)
+    for line, start in zip(told, said, strict=True):
+        assert line.startswith(start)
+        assert ("fits" not in start and "a host of" not in start) or "without recomputation" in line or "found" in start
+    assert run("fit", save(CONFIG, "config.json"), *SMALL, *words, "-q").out == ""
 
 
 def test_ranks_may_offload_too(run: Run, save: Save, tmp_path: Path) -> None:
@@ -479,9 +585,7 @@ def test_ranks_may_offload_too(run: Run, save: Save, tmp_path: Path) -> None:
     )
     assert "device's speed, both of one rank; exchanges at 25 GB/s" in remedy["changes"]
     assert json.loads(Path(made).read_text())["sharding"] == {"data": 2, "zero": 2}
-    solved = run(
-        "solve", made, "-b", "device=3MB", "-b", "host=30MB", "-a", "weight-offload", "--format", "json"
-    ).document
+    solved = run("solve", made, "-b", "device=3MB", "-b", "host=30MB", "--format", "json").document
     assert solved["overhead"] <= remedy["extra_time_share"] + 1e-9
     assert "plan that PyTorch runs" not in run("fit", path, *asked, "--host", "30MB").out
 

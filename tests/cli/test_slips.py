@@ -11,7 +11,7 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.report.text.run_times import percent
+from remat.report.text.overheads import percent
 from remat.solving import portfolio
 from remat.solving.verifying import examine
 from remat.units import format_percent

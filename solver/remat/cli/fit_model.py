@@ -18,7 +18,6 @@ from remat.generate.options import HOMES_OF_MODEL, flag
 from remat.units import format_size
 
 if TYPE_CHECKING:
-    from remat.cli.fit_remedies import Offloaded
     from remat.generate.document import Document
     from remat.generate.models.instances import Workload
     from remat.generate.models.memory import Training
@@ -26,16 +25,18 @@ if TYPE_CHECKING:
 
 HELP = """Compute the memory of a training step from a model's configuration, without a framework.
 
-CONFIG is a Hugging Face config.json, or the name of a shipped configuration such as llama-3-8b. The answer splits the
-memory into parameters, gradients, optimizer states, activations and logits, and gives the largest batch and the longest
-sequence, without recomputation and with every block recomputed.
+CONFIG is a Hugging Face config.json, or the name of a shipped configuration such as llama-3-8b. The verdict says
+whether the step fits, or with what. The table splits the memory into parameters, gradients, optimizer states,
+activations and logits, and gives the largest batch and the longest sequence, without recomputation and with every block
+recomputed. If the step does not fit, the answer lists what would help, with commands; the search behind offloading
+takes some seconds.
 
 \b
   remat fit config.json --device H100 --optimizer adam --sequence 4096
   remat fit llama-3-8b --budget 24GB --sequence 8192 --lora rank=16 --loss-chunks 16
   remat fit llama-3-8b --budget 24GB --sequence 8192 --host 256GB
   remat fit llama-3-8b --budget 80GB --lora rank=16 -o lora.json --plot memory.svg
-  remat fit llama-3-70b --device H100 --data 64 --zero 3
+  remat fit llama-3-70b --device H100 --data 64 --zero 3 --network 50GB/s
 
 All options that are not about the answer are options of remat generate chain --config, too.
 
@@ -47,11 +48,14 @@ even if every block is recomputed; remat solve searches all schedules of the ins
 LEAST_BYTES = 10**6
 """A smaller budget is not plausible as a device's memory: its unit is missing."""
 
-FAMILY = FAMILIES["chain/model"]
-OF_HOST = ("link", "host_speed")
-"""Options of parameters at a host that change the remedies."""
+LEAST_RESERVE = 10**3
+"""The same for the reserve, whose unit has been read: 100kB is one."""
 
-HOMES = tuple(parameter.name for parameter in HOMES_OF_MODEL if parameter.name not in OF_HOST)
+FAMILY = FAMILIES["chain/model"]
+OF_MACHINE = ("link", "host_speed", "network")
+"""Options of a machine on which parameters are values: they change times and remedies."""
+
+HOMES = tuple(parameter.name for parameter in HOMES_OF_MODEL if parameter.name not in OF_MACHINE)
 
 
 class _Command(click.Command):
@@ -92,8 +96,9 @@ def command(
     **given: Any,
 ) -> int:
     """Compute, and print the table or JSON."""
-    from remat.cli.fit_remedies import Offloaded, remedies_of, why_no_offloading
+    from remat.cli.fit_remedies import Offloaded, of_values, remedies_of, why_no_offloading
     from remat.generate.models import memory
+    from remat.generate.models.chains import network_of
     from remat.report.text import model_memory
 
     if config == common.STANDARD_STREAM:
@@ -115,8 +120,12 @@ def command(
     sequences = both(memory.longest_sequence)
     is_printed = format_ == "json" or not session.quiet
     asks = found.chosen is None and (is_printed or of_host is not None)
-    remedies = remedies_of(work.model, asked, available, _generating(config, options), of_host) if asks else ()
+    valued = {name: value for name, value in options.items() if name in of_values(asked)}
+    generating = _generating(config, valued)
+    remedies = remedies_of(work.model, asked, available, generating, of_host) if asks else ()
     offloaded = [one for one in remedies if isinstance(one, Offloaded)]
+    hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
+    why = why_no_offloading(work.model, asked) if asks and of_host is not None and not offloaded else ""
     shown = model_memory.Asked(
         found=found,
         about=_about(work, training, asked, assumed is not None),
@@ -127,11 +136,12 @@ def command(
         remedies=remedies,
         remark=assumed or "",
         nothing="none without a host" if offloaded else "none",
+        network=network_of(asked),
+        otherwise=tuple(_otherwise(remedies, of_host, why)) if asks else (),
     )
-    hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
     if instance is not None and output is not None:
         if hosted:
-            instance = generate_rows("chain", "model", config=config, **(options | dict(hosted[0].changes)))
+            instance = generate_rows("chain", "model", config=config, **(valued | dict(hosted[0].changes)))
         write_instance(instance, output)
     if plot is not None:
         from remat.report.plot.model_memory import plot_memory
@@ -144,10 +154,8 @@ def command(
         with writing():
             click.echo(json.dumps(_with_commands(model_memory.document(shown) | more, remedies), indent=2))
     elif not session.quiet:
-        why = why_no_offloading(work.model, asked) if of_host is not None and not offloaded else ""
-        last = _at_host(found.chosen is not None, of_host, offloaded, why)
         with writing():
-            click.echo("\n".join([*model_memory.lines(shown), *last]))
+            click.echo("\n".join(model_memory.lines(shown)))
     if fits:
         return ExitCode.OK
     static = found.static
@@ -165,7 +173,8 @@ def _made(
 
     try:
         work, training = workload_of(read_model(config), asked), training_of(asked)
-        instance = generate_rows("chain", "model", config=config, **options) if writes else None
+        static = {name: value for name, value in options.items() if name not in OF_MACHINE}
+        instance = generate_rows("chain", "model", config=config, **static) if writes else None
     except RematError:
         raise
     except ValueError as error:
@@ -173,25 +182,28 @@ def _made(
     return work, training, instance
 
 
-def _at_host(fits: bool, host: int | None, offloaded: Sequence[Offloaded], why: str) -> Iterator[str]:
-    """Yield the line that says whether offloading to a host makes the step fit, or `why` it cannot be planned."""
+def _otherwise(remedies: Sequence[Remedy], host: int | None, why: str) -> Iterator[str]:
+    """Yield the verdict on a step that does not fit in the device alone, and `why` a host cannot be planned."""
+    from remat.cli.fit_remedies import SAME, Offloaded
     from remat.report.text.model_memory import shown_size
 
-    if fits or (host is None and not offloaded):
-        return
-    best = offloaded[0] if offloaded else None
-    if host is None:
-        assert best is not None
-        said = f"the figures above are without a host; with one, it fits: {best.split}"
-    elif why:
-        said = f"not planned: {why}"
-    elif best is None or best.at_host > host:
-        said = f"no schedule was found that offloads to a host of {shown_size(host)}"
-        said += "" if best is None else f"; a host of {shown_size(best.at_host)} is enough"
-    else:
-        said = f"fits with offloading to a host of {shown_size(host)}: {best.split}"
-    yield ""
-    yield f"{'offloading':<18}{said}"
+    same = next((one for one in remedies if one.kind == SAME), None)
+    best = next((one for one in remedies if isinstance(one, Offloaded)), None)
+    said: list[str] = []
+    if same is not None:
+        said += [f"does not fit as asked; fits with {same.options}: {same.split}, {same.cost}"]
+    asked = " as asked" if said else ""
+    if best is not None and host is not None and best.at_host <= host:
+        fits = f"fits with a host of {shown_size(host)}, not in the device alone: {best.split}, {best.cost}"
+        said = [fits, *said]
+    elif best is not None:
+        with_ = "in the device alone" if host is None else f"with a host of {shown_size(host)}"
+        said += [f"does not fit {with_}{asked}; {best.enough}"]
+    elif host is not None and not why:
+        said += [f"does not fit{asked}; no schedule was found that offloads to a host of {shown_size(host)}"]
+    yield from said or [f"does not fit{' as asked; the changes below would help' if remedies else ''}"]
+    if why:
+        yield f"a host is not planned: {why}"
 
 
 def _with_commands(document: dict[str, Any], remedies: Sequence[Remedy]) -> dict[str, Any]:
@@ -211,7 +223,6 @@ def _about(work: Workload, training: Training, asked: Mapping[str, Any], is_assu
     if training.precision == "pure":
         words += ["no fp32 copy"] if asked["optimizer"].endswith(("8", "4")) else [f"states in {asked['dtype']}"]
     words += [f"loss in {work.setting.chunks} chunks"] if work.chunked else []
-    words += ["without exchanges between ranks"] if asked["data"] > 1 else []
     return ", ".join([*words, f"times of {asked['device']}" if is_assumed else asked["device"]])
 
 
@@ -278,12 +289,12 @@ def _assume_device(options: dict[str, Any], budget: str | None) -> str | None:
     return f"{named}; --device names another{others}"
 
 
-def _size(name: str, text: str) -> int:
+def _size(name: str, text: str, least: int = LEAST_BYTES) -> int:
     """Read the size of an option; a bare number that is no plausible memory is refused."""
     from remat.errors import OptionError, QuantityError
     from remat.units import parse_size
 
-    if text.isdecimal() and 0 < int(text[:20]) < LEAST_BYTES:
+    if text.isdecimal() and 0 < int(text[:20]) < least:
         raise OptionError(f"{text} bytes: did you mean {text}GB?", argument=name)
     try:
         return parse_size(int(text) if text.isdecimal() else text)
@@ -296,7 +307,7 @@ def _sizes(asked: Mapping[str, Any], budget: str | None) -> tuple[int, int]:
     from remat.errors import OptionError
     from remat.generate.devices import rates
 
-    known, reserve = rates(asked["device"], asked["dtype"]), _size("reserve", str(asked["reserve"]))
+    known, reserve = rates(asked["device"], asked["dtype"]), _size("reserve", str(asked["reserve"]), LEAST_RESERVE)
     size = known.memory if budget is None else _size("budget", budget)
     if size is None:
         raise OptionError(f"the table has no memory size for {asked['device']}; give one", argument="budget")

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import QuantityError, RematError
-from remat.generate.devices import rates
-from remat.generate.models.chains import chain, training_of, workload_of
+from remat.generate.models.chains import chain, link_of, network_of, training_of, workload_of
 from remat.generate.models.memory import Estimate, estimate
 from remat.generate.networks.parameters import States
 from remat.generate.options import flag
-from remat.report.text.model_memory import Remedy, blocks_of, shown_size
+from remat.report.text.model_memory import Remedy, blocks_of, exchanges, shown_size, time_of
 from remat.units import format_size, parse_size, size_to_paste
 
 if TYPE_CHECKING:
     from remat.generate.models.architecture import Model
+    from remat.plugin.selection import Candidate
+    from remat.solving.result import Result
 
 Changes = dict[str, Any]
 
@@ -25,7 +27,8 @@ CHEAP: Changes = {"loss_chunks": 16, "step": "fused"}
 """Options that save memory and change no result; each is tried with every other change."""
 
 SAME = "the same training"
-BY_LAYER = "each layer is updated right after its backward, so no clipping by the norm of all gradients"
+EARLY = "each layer is updated right after its backward"
+BY_LAYER = f"{EARLY}, so no clipping by the norm of all gradients"
 HOST = f"a host; {BY_LAYER}"
 LARGER_HOST = f"a larger host; {BY_LAYER}"
 OTHER = "a changed training"
@@ -33,10 +36,8 @@ DEVICES = "more devices"
 
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
 
-_RANKS = f", both of one rank; exchanges at {States.network / 1e9:g} GB/s"
-
-HOST_TIME = "10s"
-"""Time limit of the solve behind a line about the host."""
+HOST_SECONDS = 60.0
+"""Time limit of the solves behind a line about the host, as that of `auto`: they end by their work limits before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,14 @@ class Offloaded(Remedy):
     @property
     def split(self) -> str:
         """The bytes on the device and at the host, in words."""
-        return f"{shown_size(self.needed)} on the device, {shown_size(self.at_host)} at the host"
+        host = f", {shown_size(self.at_host)} at the host" if self.at_host else ""
+        return f"{shown_size(self.needed)} on the device{host}"
+
+    @property
+    def enough(self) -> str:
+        """What is enough, where the bytes then are, and what that costs, in words."""
+        what = f"a host of {shown_size(self.at_host)} is enough" if self.at_host else f"it does if {EARLY}"
+        return f"{what}: {self.split}, {self.cost}"
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -100,7 +108,8 @@ def remedies_of(
     ]
     ranks = ({"data": ranks, "zero": 3} for ranks in RANKS if ranks > asked["data"])
     more = next((found for change in ranks if (found := best(change)) is not None), None)
-    devices = [] if more is None else [_remedy(DEVICES, "without the time of exchanges", more, reserve)]
+    between = "" if more is None else exchanges(more[1], network_of(asked))
+    devices = [] if more is None else [_remedy(DEVICES, between, more, reserve)]
     return tuple(
         remedy for kind in (same, hosted, other, devices, larger) for remedy in sorted(kind, key=lambda one: one.share)
     )
@@ -152,6 +161,7 @@ def _remedy(kind: str, note: str, found: tuple[Changes, Estimate], reserve: int)
         note=note,
         needed=one.needed(one.chosen) + reserve,
         share=one.chosen.time / one.total_time,
+        time=time_of(one, one.chosen),
         recomputed=f"{blocks} recomputed" if blocks else "",
     )
 
@@ -174,50 +184,67 @@ def _at_hosts(
     return [], [] if larger is None else [replace(larger, kind=LARGER_HOST)]
 
 
+HOMES: tuple[Changes, ...] = ({"parameters": "any", "states": "any"}, {"parameters": "host"})
+"""Memories of parameters and states, in the order of trying: where a schedule places them, or all at the host."""
+
+
 def _at_the_host(
     model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int | None
 ) -> Offloaded | None:
-    """Return parameters and states where a schedule places them, or all at the host, with its verified figures."""
-    link = asked["link"] or rates(str(asked["device"]), str(asked["dtype"])).host_link or States.link
-    homes: tuple[tuple[Changes, str, Callable[[], dict[str, Any]]], ...] = (
-        ({"parameters": "any", "states": "any"}, "weight-offload", dict),
-        ({"parameters": "host"}, "l2l", lambda: {"activations": "device", "recompute": True}),
-    )
-    for change, algorithm, parameters in homes:
-        chunks = CHEAP["loss_chunks"]
-        more = {} if asked["loss_chunks"] >= chunks else {"loss_chunks": chunks}
+    """Return the best schedule that the algorithms of `auto` find with parameters or states at the host."""
+    chunks, deadline = CHEAP["loss_chunks"], monotonic() + HOST_SECONDS
+    more = {} if asked["loss_chunks"] >= chunks else {"loss_chunks": chunks}
+    for homes in HOMES:
+        change = homes | more
         try:
-            found = _solved(model, dict(asked) | change | more, available, host, algorithm, parameters())
+            found = _solved(model, dict(asked) | change, available, host, deadline)
         except (ValueError, RematError):  # a model that is trained in part, or no chain
             return None
         if found is not None:
-            needed, share, recomputed, at_host = found
-            options, budget = _written(change | more), _typed(available + int(asked["reserve"]))
-            budgets = f"-b device={budget}"
-            budgets += "" if host is None else f" -b host={_typed(host)}"
-            return Offloaded(
-                kind=HOST,
-                options=options,
-                note=f"{link / 1e9:g} GB/s to the host, which updates at {_host_speed(asked):g} of the device's speed"
-                + (_RANKS if asked["data"] > 1 else ""),
-                needed=needed,
-                share=share,
-                recomputed=recomputed,
-                commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
-                at_host=at_host,
-                changes=change | more,
-                in_torch=_in_torch(asked, budget, host or at_host, link)
-                if "states" in change and asked["data"] == 1
-                else "",
-            )
+            return _offloaded(found, asked, change, available, generating, host)
     return None
+
+
+def _offloaded(
+    found: Result, asked: Mapping[str, Any], change: Changes, available: int, generating: str, host: int | None
+) -> Offloaded:
+    """Return a schedule as a remedy, with the commands that find it."""
+    from remat.report.text.run_times import overhead_line
+
+    assert found.report is not None
+    assert found.overhead is not None
+    link, at_host = link_of(asked), found.report.peaks["host"].size
+    options, budget = _written(change), _typed(available + int(asked["reserve"]))
+    budgets = f"-b device={budget}" + ("" if host is None else f" -b host={_typed(host)}")
+    note = f"{link / 1e9:g} GB/s to the host, which updates at {_host_speed(asked):g} of the device's speed"
+    several = asked["data"] > 1
+    runs = sum(row.decision == "recomputed" for row in found.stage_decisions)
+    return Offloaded(
+        kind=HOST if at_host else BY_LAYER,
+        options=options,
+        note=note + (f", both of one rank; exchanges at {network_of(asked) / 1e9:g} GB/s" if several else ""),
+        needed=found.report.peaks["device"].size,
+        share=found.overhead,
+        time=overhead_line(found, found.report)[1],
+        recomputed=f"{runs} of {len(found.stage_decisions)} stages recomputed" if runs else "",
+        commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
+        at_host=at_host,
+        changes=change,
+        in_torch=_in_torch(asked, budget, host or at_host, link) if "states" in change and not several else "",
+    )
+
+
+def of_values(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a chain whose parameters are values: a single rank has no network."""
+    return {
+        name: value for name, value in asked.items() if name != "config" and (name != "network" or asked["data"] > 1)
+    }
 
 
 def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
     """Return why no instance of these options offloads parameters and states; empty if one does."""
-    given = {name: value for name, value in asked.items() if name != "config"}
     try:
-        chain(config=model, **(given | {"parameters": "any", "states": "any"}))  # type: ignore[arg-type]
+        chain(**of_values(asked) | {"config": model, "parameters": "any", "states": "any"})
     except ValueError as error:
         return str(error)
     return ""
@@ -249,26 +276,33 @@ def _typed(size: int) -> str:
 
 
 def _solved(
-    model: Model,
-    options: Mapping[str, Any],
-    available: int,
-    host: int | None,
-    algorithm: str,
-    parameters: dict[str, Any],
-) -> tuple[int, float, str, int] | None:
-    """Return bytes, overhead, recomputed part and bytes at the host of a schedule; None if none was found."""
-    import remat
+    model: Model, options: Mapping[str, Any], available: int, host: int | None, deadline: float
+) -> Result | None:
+    """Return the fastest schedule of the algorithms that `auto` runs for an instance; None if there is none.
 
-    given = {name: value for name, value in options.items() if name != "config"}
-    instance = remat.load(chain(config=model, **given))  # type: ignore[arg-type]
+    They run with the work limits that they have in `auto`, so that a solve of the instance finds no slower schedule.
+    """
+    import remat
+    from remat.plugin import selection
+    from remat.solving.problem_setup import make_problem
+
+    instance = remat.load(chain(**of_values(options) | {"config": model}))
     budget = {"device": available + int(options["reserve"]), "host": host}
-    result = remat.solve(instance, budget=budget, algorithm=algorithm, time_limit=HOST_TIME, options=parameters)
-    if result.report is None or result.overhead is None:
+    problem = make_problem(instance, budget=budget)
+    if problem.exceeded is not None:
         return None
-    runs = sum(row.decision == "recomputed" for row in result.stage_decisions)
-    return (
-        result.report.peaks["device"].size,
-        result.overhead,
-        f"{runs} of {len(result.stage_decisions)} stages recomputed" if runs else "",
-        result.report.peaks["host"].size,
-    )
+
+    def ask(listed: tuple[Candidate, ...]) -> list[Result]:
+        found: list[Result] = []
+        for place, one in enumerate(listed):
+            seconds = (deadline - monotonic()) / (len(listed) - place)
+            if seconds <= 0 or any(result.status == "optimal" for result in found):
+                break
+            name = one.algorithm.name
+            result = remat.solve(instance, budget=budget, algorithm=name, time_limit=seconds, options=one.trial.options)
+            found += [result] if result.report is not None and result.overhead is not None else []
+        return found
+
+    chosen = selection.candidates(problem, timed=False)
+    answers = ask(chosen.asked) or ask(chosen.others + chosen.covered)
+    return min(answers, key=lambda result: result.overhead or 0.0, default=None)

@@ -13,6 +13,12 @@ from remat.errors import OptionError
 DEFAULT = "A100"
 """The default device of generators and costs."""
 
+HOST_LINK = 12 * 10**9
+"""Bytes/s in each direction between a device and its host, if neither an option nor the table says it."""
+
+NETWORK = 25 * 10**9
+"""Bytes/s from each rank to the next, if no option says it."""
+
 NEAR = 1.1
 """Factor within which two sizes are about the same memory."""
 
@@ -35,6 +41,11 @@ class Rates:
     bandwidth: float
     memory: int | None = None
     host_link: int | None = None
+
+    @property
+    def link(self) -> float:
+        """Bytes per second in each direction between the device and its host, by default `HOST_LINK`."""
+        return self.host_link or HOST_LINK
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal
 
-from remat.generate.devices import DEFAULT, devices
+from remat.generate.devices import DEFAULT, HOST_LINK, NETWORK, devices
 from remat.generate.document import Document
 from remat.generate.optimizers import IMPLEMENTATIONS, NAMES
 
@@ -139,7 +139,7 @@ SHAPE = (
 SIXTEEN = choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16")
 FLASH = boolean("flash", True, "Tiled attention: no score matrices are stored.")
 HOST = (
-    rate("link", 12e9, "Bandwidth between device and host."),
+    rate("link", HOST_LINK, "Bandwidth between device and host."),
     number("host_speed", 0.0625, "Speed of updates at the host, relative to the device."),
 )
 OPTIMIZER = choice(
@@ -166,12 +166,13 @@ STATES = (
     ),
     boolean("frozen", False, "Static parameters are frozen: no gradients, no optimizer states."),
     choice("states", ("host", "device", "nvme", "any"), "Memory of optimizer states, if parameters are values."),
-    *HOST,
+    replace(HOST[0], default=None, help=f"Bandwidth between device and host (default: {HOST_LINK / 1e9:g}GB/s)."),
+    *HOST[1:],
     rate("nvme", 3e9, "Bandwidth between host and NVMe, if values are on NVMe."),
     integer("data", 1, "Data-parallel ranks; times and sizes are those of one rank."),
     integer("zero", 0, "ZeRO stage: ranks partition 1 optimizer states, 2 also gradients, 3 also parameters."),
     size("bucket", 0, "Bytes of gradients that ranks exchange together."),
-    rate("network", 25e9, "Bandwidth from each rank to the next."),
+    rate("network", NETWORK, "Bandwidth from each rank to the next."),
     number("network_latency", 0.0, "Seconds of latency for each message between ranks."),
     integer(
         "staleness",
@@ -251,7 +252,7 @@ HOMES_OF_MODEL = (
     ),
     rate("link", None, "Bandwidth between device and host (default: the device's)."),
     number("host_speed", None, "Speed of updates at the host, the device's being 1 (default: 1/16)."),
-    rate("network", None, "Bandwidth from each rank to the next, if parameters are values (default: 25GB/s)."),
+    rate("network", None, f"Bandwidth from each rank to the next (default: {NETWORK / 1e9:g}GB/s)."),
 )
 SEED = integer("seed", 0, "Random seed, at least 0.")
 UNITS = choice("units", ("unit", "si"), "Abstract units, or seconds and bytes.")

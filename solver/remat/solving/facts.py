@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from remat.errors import ClaimError, OptionError, checked_call
-from remat.graph.bounds import MemoryBound
+from remat.graph.bounds import MemoryBound, reference_of
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load
@@ -89,6 +89,8 @@ class Facts:
         The step at which this peak occurs.
     no_recompute_peak_module : str
         The module, stage or layer of this step; empty if unknown.
+    exchange_time, transfer_bound : int or float
+        The part of that time for exchanges between ranks; a lower bound on the time of mandatory transfers.
     time_bound : int or float
         Lower bound on the makespan of every schedule on this machine.
     time_bound_cause : str
@@ -133,6 +135,8 @@ class Facts:
     no_recompute_peak: int | None
     no_recompute_peak_step: str | None
     no_recompute_peak_module: str
+    exchange_time: Number
+    transfer_bound: Number
     time_bound: Number
     time_bound_cause: str
     memory_needs: Mapping[str, Need]
@@ -147,6 +151,11 @@ class Facts:
     def __repr__(self) -> str:
         text: str = import_module(self._shown_by).facts_table(self)
         return text
+
+    @property
+    def reference_time(self) -> Number:
+        """The time to which overheads refer."""
+        return reference_of(self.no_recompute_time, self.exchange_time, self.transfer_bound)
 
     @property
     def too_small(self) -> tuple[str, ...]:
@@ -199,6 +208,7 @@ class Facts:
             "divisions": self.divisions,
             "collectives": self.collectives,
             "no_recompute_time": self.no_recompute_time,
+            "reference_time": self.reference_time,
             "no_recompute_peak": self.no_recompute_peak,
             "no_recompute_peak_step": self.no_recompute_peak_step,
             "fits_without_recomputation": self.fits,
@@ -284,6 +294,8 @@ def show(
         divisions=described(loaded),
         collectives=len(graph.parts),
         no_recompute_time=problem.no_recompute_time,
+        exchange_time=problem.exchange_time,
+        transfer_bound=problem.transfer_bound,
         no_recompute_peak=None if alone is None else alone.peak_memory[working],
         no_recompute_peak_step=None if alone is None else alone.peak_step(working),
         no_recompute_peak_module="" if alone is None else module_at(alone, working, numbered=False),

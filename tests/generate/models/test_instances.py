@@ -11,6 +11,7 @@ from remat.generate import generate
 from remat.generate.models.instances import workload
 from remat.generate.models.memory import Training, estimate
 from remat.generate.networks.transformer import PRESETS
+from remat.solving.problem_setup import make_problem
 
 TINY = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 TINY |= {"intermediate_size": 160, "vocab_size": 1000, "max_position_embeddings": 512}
@@ -116,3 +117,24 @@ def test_latent_attention_reads_keys_and_values_that_were_unpacked() -> None:
     assert sizes["0.attention.kv_b"] == 2 * tokens * heads * (128 + 128)
     assert sizes["0.attention.keys"] == 2 * tokens * heads * (128 + 64)
     assert sizes["1.mlp.gather"] == 2 * tokens * 6 * 2048
+
+
+MODEL = {"config": "gpt2", "sequence": 64}
+
+
+@pytest.mark.parametrize(("family", "options"), [("model", MODEL), ("transformer", {"layers": 2, "sequence": 64})])
+@pytest.mark.parametrize("ranks", [{}, {"data": 4, "zero": 1}])
+def test_what_stays_on_the_device_needs_no_host(family: str, options: dict[str, Any], ranks: dict[str, Any]) -> None:
+    """No update on a CPU; a link adds a host for activations, which runs nothing either."""
+    homes: dict[str, Any] = {"parameters": "device", "states": "device", **options, **ranks}
+    for link in ({}, {"link": 10**9}):
+        machine = make_problem(remat.load(generate("chain", family, **homes, **link))).machine
+        assert [processor.name for processor in machine.processors] == ["gpu"]
+        assert [memory.name for memory in machine.memories] == (["device", "host"] if link else ["device"])
+    other = make_problem(remat.load(generate("chain", family, **homes | {"states": "host"}))).machine
+    assert [processor.name for processor in other.processors] == ["gpu", "cpu"]
+
+
+def test_a_host_that_updates_nothing_has_no_speed() -> None:
+    with pytest.raises(ValueError, match="host_speed is that of updates at a host"):
+        generate("chain", "model", **MODEL, states="device", host_speed=0.5)

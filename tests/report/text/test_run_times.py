@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 
 import remat
+from remat.generate import generate
 from remat.plugin.proposal import Termination
 from remat.report.page.build import page
+from remat.report.text.overheads import WITHOUT_RECOMPUTATION
+from remat.report.text.run_times import overhead_line, reference_words
+from remat.report.text.schedule_view import schedule_view
 from remat.report.text.summary import figures, lines_of
 from remat.report.text.verdict import verdict
 from remat.solving.result import Result
+from remat.solving.verifying import examine
+from remat.units import format_time
 from tests.algorithms.offload.trained import chain, stage
 
 NETWORK = {"source": "device", "target": "device", "bandwidth": 2, "channel": "network"}
@@ -209,3 +215,31 @@ def test_lines_keep_their_order(sharded: Result) -> None:
     wanted = ["status", "ranks", "decisions", "makespan", "overhead", "recompute time", "repeated gathers"]
     places = [labels.index(name) for name in wanted]
     assert all(one < other for one, other in pairwise(places))
+
+
+RANKS = {"data": 4, "zero": 3, "parameters": "device", "states": "device"}
+REFERENCES = {
+    "plain": ({}, "without recomputation"),
+    "ranks": (RANKS | {"network": 10**12}, "without recomputation, exchanges overlapped"),
+    "slow network": (RANKS, "that the exchanges between ranks take"),
+}
+
+
+@pytest.mark.parametrize(("options", "what"), REFERENCES.values(), ids=REFERENCES)
+def test_solve_and_show_name_one_reference_of_overheads(options: dict[str, Any], what: str) -> None:
+    instance = remat.load(generate("chain", "transformer", layers=2, sequence=64, **options))
+    result = remat.solve(instance, time_limit="2s")
+    assert result.report is not None
+    name, text = overhead_line(result, result.report)
+    assert name == "overhead"
+    assert text.endswith(f" over the {format_time(result.reference_time, result.units)} {what}")
+    shown = " ".join(schedule_view(examine(instance, result.to_dict())).split())
+    assert f" overhead {text} " in shown
+    facts = remat.show(instance)
+    assert (facts.reference_time, reference_words(facts)) == (result.reference_time, what)
+    said = f"overheads are over the {format_time(result.reference_time, result.units)} {what}"
+    assert (
+        (said in " ".join(repr(facts).split()))
+        == (result.reference_time != result.no_recompute_time)
+        == (what != WITHOUT_RECOMPUTATION)
+    )

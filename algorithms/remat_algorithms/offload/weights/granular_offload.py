@@ -7,7 +7,6 @@ optimizer states of the others to the host. This fills the device's memory and m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from pydantic import Field
 
@@ -58,9 +57,7 @@ def solve(problem: Problem, options: GranularOptions, context: Context) -> Propo
     if search.best is None:
         return conclude(setting, search.training(set(setting.updated)), "the granular-offload schedules")
     _, training, outcome = search.best
-    found = answer(setting, training, outcome, "the granular-offload schedules")
-    away = sum(choice.home != setting.device for choice in training.choices)
-    return replace(found, notes=(f"{away} of {len(setting.updated)} stages live outside the device", *found.notes))
+    return answer(setting, training, outcome, "the granular-offload schedules")
 
 
 class _Search:

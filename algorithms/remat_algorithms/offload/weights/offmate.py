@@ -121,8 +121,7 @@ def solve(problem: Problem, options: OffMateOptions, context: Context) -> Propos
     search.improve(options.evaluations)
     if setting.is_open:
         search.place(options.evaluations)
-    notes = tuple(setting.homes_in_words(search.best.training.choices))
-    return Proposal(steps=search.best.steps, makespan=search.makespan, termination=context.termination, notes=notes)
+    return Proposal(steps=search.best.steps, makespan=search.makespan, termination=context.termination)
 
 
 class _Search(Incumbent[_Found]):

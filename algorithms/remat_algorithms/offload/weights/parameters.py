@@ -7,8 +7,7 @@ names them, or leaves them to the schedule, stage by stage.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -216,14 +215,6 @@ class Setting:
     def is_open(self) -> bool:
         """Whether the schedule chooses homes of stages that have an update."""
         return len(self.places) > 1 and bool(self.updated)
-
-    def homes_in_words(self, choices: Sequence[Choice]) -> Iterator[str]:
-        """Yield the homes that the schedule chose, with their numbers of stages."""
-        for place, what in enumerate(("parameters", "optimizer states")):
-            if (self.open_parameters, self.open_states)[place]:
-                count = Counter(self.homes(choices[index])[place] for index in self.updated)
-                rows = [f"{count[home]} in {self.machine.memories[home].name}" for home in sorted(count)]
-                yield f"stages whose {what} live in each memory: {', '.join(rows)}"
 
     def initial(self, choices: Sequence[Choice]) -> tuple[tuple[int, int], ...]:
         """Return the homes of inputs that the schedule chooses, as (value, memory)."""

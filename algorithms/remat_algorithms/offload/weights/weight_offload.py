@@ -416,20 +416,11 @@ def _crossing(search: _Search, makespan: Number, context: Context) -> tuple[Boun
 
 
 def _notes(training: Training) -> tuple[str, ...]:
-    choices = [training.choices[index] for index in training.setting.updated]
-    leave = sum(choice.streams for choice in choices)
-    elsewhere = sum(choice.updater != 0 for choice in choices)
-    what = f"{leave} offload them between forward and backward, {elsewhere} are updated outside the device"
-    counted = f"{len(choices)} stages with parameters: {what}"
-    notes = [counted]
-    notes += training.setting.homes_in_words(training.choices)
-    again = sum(Training.twice(choice) for choice in training.choices)
-    if again:
-        notes.append(f"{again} of {len(training.choices)} forwards are recomputed")
+    """Return what the decisions of a result do not say: which runs the processor next to the parameters has."""
     forwards = sum(choice.helped > 0 for choice in training.choices)
     backwards = sum(choice.helped == 2 for choice in training.choices)
-    if forwards:
-        setting = training.setting
-        name = setting.machine.processors[setting.helper or 0].name
-        notes.append(f"{name} runs {forwards} first forwards and {backwards} backwards")
-    return tuple(notes)
+    if not forwards:
+        return ()
+    setting = training.setting
+    name = setting.machine.processors[setting.helper or 0].name
+    return (f"{name} runs {forwards} first forwards and {backwards} backwards",)

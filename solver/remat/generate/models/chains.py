@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from remat.generate import check
-from remat.generate.devices import rates
+from remat.generate.devices import NETWORK, rates
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.models.architecture import Model
 from remat.generate.models.instances import (
@@ -74,7 +74,7 @@ def chain(
         Memory of optimizer states, if parameters are values; default: the host.
     link, host_speed : float, optional
         Bytes/s each way to the host (default: the device's of the table), and the host's speed at updates, the device's
-        being 1 (default: 1/16).
+        being 1 (default: 1/16). If all stays on the device, a host has activations only, and exists only with `link`.
     network : float, optional
         Bytes/s from each rank to the next, if parameters are values (default: 25 GB/s).
     flops, bandwidth, device
@@ -95,16 +95,17 @@ def chain(
     trained = read_training(**training)
     check.integer("reserve", reserve)
     home = parameters or ("static" if states is None else "device")
-    speed = States.network if network is None else network
-    made, stages = _document(work, dtype, trained, home, reserve, speed)
+    made, stages = _document(work, dtype, trained, home, reserve, network_of({"network": network}))
     if home in STATIC:
         _refuse_without_values(states=states, link=link, host_speed=host_speed, network=network)
         return made
     if network is not None and trained.data == 1:
         raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
-    link = link or rates(device, dtype).host_link or States.link
+    homes = {"parameters": home, "states": states or "host"}
+    if not _stays(homes, host_speed):
+        link = link_of({"link": link, "device": device, "dtype": dtype})
     speeds = {"link": link, "host_speed": host_speed, "network": network}
-    return _with_values(made, work, stages, trained, {"parameters": home, "states": states or "host"} | speeds)
+    return _with_values(made, work, stages, trained, homes | speeds)
 
 
 def _document(
@@ -162,6 +163,18 @@ def training_of(options: Mapping[str, Any]) -> Training:
     return read_training(**{name: options[name] for name in OF_TRAINING})
 
 
+def link_of(options: Mapping[str, Any]) -> float:
+    """Return the bytes/s to a host for all options of `chain`, by name: the one given, or the device's."""
+    given: float | None = options["link"]
+    return rates(str(options["device"]), str(options["dtype"])).link if given is None else given
+
+
+def network_of(options: Mapping[str, Any]) -> float:
+    """Return the bytes/s between ranks for all options of `chain`, by name."""
+    given: float | None = options["network"]
+    return NETWORK if given is None else given
+
+
 def _add_step(stages: Stages, fixed: Static) -> None:
     """Count the optimizer's step in the workspace of the backward that runs last."""
     first = stages.rows[0]
@@ -177,10 +190,18 @@ def _trained(training: Training, home: str, reserve: int, network: float) -> str
     words = ["parameters left out" if home == "none" else f"optimizer {training.name}"]
     words += ["states in the parameters' type"] if training.precision == "pure" else []
     if training.data > 1:
-        between = "" if home in STATIC else f", {network / 1e9:g} GB/s between them"
+        between = ", without exchanges" if home in STATIC else f", {network / 1e9:g} GB/s between them"
         words += [f"{training.data} ranks, ZeRO {training.zero}{between}"]
     words += [f"{reserve:,} bytes in reserve"] if reserve else []
     return "".join(f", {each}" for each in words)
+
+
+def _stays(homes: Mapping[str, str], host_speed: float | None) -> bool:
+    """Whether parameters and states stay on the device; a host then updates nothing, and has no speed."""
+    stays = States(parameters=homes["parameters"], states=homes["states"]).only_on_device
+    if stays and host_speed is not None:
+        raise ValueError("host_speed is that of updates at a host, but parameters and states stay on the device")
+    return stays
 
 
 def _refuse_without_values(**given: object) -> None:

@@ -81,6 +81,16 @@ class Training:
         factored = FLOAT32 * factors if self.optimizer == "adafactor" else 0
         return MOMENTS[self.moments] // FLOAT32 * element * count + factored
 
+    @property
+    def implementation(self) -> str:
+        """The implementation of the optimizer's step on a GPU; empty without an optimizer."""
+        return "" if self.optimizer == "none" else Named(self.optimizer, self.step).on("cuda")
+
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        """The known implementations of the optimizer's step."""
+        return () if self.optimizer == "none" else tuple(Named(self.optimizer).known.steps)
+
     def step_bytes(self, element: int, count: int, largest: int) -> int:
         """Bytes that the optimizer's step takes for a moment, if so many are trained and the largest tensor has those.
 
@@ -149,7 +159,7 @@ def read_training(
 
 
 class Static(NamedTuple):
-    """Permanent bytes of one rank; `gathered` is temporary memory for data of other ranks."""
+    """Permanent bytes of one rank; `gathered` and `step` are temporary, for data of other ranks and for the update."""
 
     parameters: int
     gradients: int
@@ -209,6 +219,19 @@ def static_of(work: Workload, training: Training) -> Static:
     step = training.step_bytes(element, trained, most)
     gathered = (2 * largest if zero == 3 else 0) + (largest_gradient if zero >= 2 else 0)
     return Static(share(weights, 3), share(gradients, 2), share(states, 1), gathered, share(step, 1))
+
+
+def exchanged_of(work: Workload, training: Training) -> int:
+    """Return the bytes that each of several ranks sends in a step, in rings: O(parts of the model).
+
+    Gradients are summed and divided, and updated parameters are collected. At ZeRO level 3, forward and backward
+    collect all parameters instead.
+    """
+    ranks = training.data
+    weights = sum(part.repeat * part.amounts.weights for part in work.parts)
+    trained = sum(part.repeat * part.amounts.trained for part in work.parts) * work.setting.element
+    collected = 2 * weights if training.zero == MOST_ZERO else trained
+    return (trained + collected) * (ranks - 1) // ranks
 
 
 class Rows(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 from remat.generate import check
 from remat.generate.check import Number
+from remat.generate.devices import HOST_LINK, NETWORK
 from remat.generate.document import Document
 from remat.generate.networks.operations import Device
 
@@ -16,6 +17,7 @@ STATE_HOMES = ("host", "device", "nvme", "any")
 ACCUMULATIONS = ("same", "fp32")
 FLOAT32 = 4
 MOST_ZERO = 3
+
 
 MOMENTS = {
     # bytes of an optimizer's moments per parameter
@@ -54,9 +56,11 @@ class States:
         chooses). ``static`` parameters, with their gradients and states, are static memory; ``none`` omits them.
     frozen : bool
         Static parameters are not trained: they have neither gradients nor states.
-    link, host_speed, nvme : float
-        Bytes/s in each direction between device and host; speed of updates at the host, relative to the device; bytes/s
-        between host and NVMe.
+    link : float, optional
+        Bytes/s in each direction between device and host; default: `HOST_LINK`. If parameters and states stay on the
+        device, the machine has a host only if `link` is given: for activations, without a processor.
+    host_speed, nvme : float
+        Speed of updates at the host, relative to the device; bytes/s between host and NVMe.
     data, zero : int
         Number of data-parallel ranks, and the ZeRO stage: what they partition in addition to the batch.
     bucket : int
@@ -73,13 +77,13 @@ class States:
     parameters: str = "static"
     frozen: bool = False
     states: str = "host"
-    link: float = 12e9
+    link: float | None = None
     host_speed: float = 1 / 16
     nvme: float = 3e9
     data: int = 1
     zero: int = 0
     bucket: int = 0
-    network: float = 25e9
+    network: float = NETWORK
     network_latency: float = 0.0
     staleness: int | None = None
 
@@ -93,6 +97,8 @@ class States:
         for name, known in choices.items():
             check.choice(name, getattr(self, name), known)
         for name in ("link", "nvme", "network", "network_latency"):
+            if getattr(self, name) is None:
+                continue
             number = check.number(name, getattr(self, name), positive=name != "network_latency")
             object.__setattr__(self, name, number)  # whole numbers as such
         object.__setattr__(self, "host_speed", checked_speed(self.host_speed))
@@ -112,6 +118,11 @@ class States:
             raise ValueError(f"{key} is of parameters that are values: give parameters device, host, nvme or any")
         if self.staleness is not None:
             check.integer("staleness", self.staleness, minimum=0)
+
+    @property
+    def only_on_device(self) -> bool:
+        """Whether parameters and states are nowhere but on the device between iterations."""
+        return self.parameters == self.states == "device"
 
     def has_master(self, element: int) -> bool:
         """Whether the optimizer's states include an fp32 copy of parameters of the given element size."""
@@ -209,8 +220,12 @@ def with_values(
 
 
 def _machine(states: States) -> dict[str, Any]:
-    """Return a device, a host, NVMe if used, and the link to the other ranks."""
-    machine = offloading_machine(states.link, states.host_speed)
+    """Return a device, a host and NVMe if used, and the link to the other ranks."""
+    machine = offloading_machine(HOST_LINK if states.link is None else states.link, states.host_speed)
+    if states.only_on_device:
+        machine["processors"] = machine["processors"][:1]
+        if states.link is None:
+            machine |= {"memories": machine["memories"][:1], "links": []}
     if "nvme" in (states.parameters, states.states):
         machine["memories"].append({"name": "nvme"})
         for source, target, channel in (("host", "nvme", "h2n"), ("nvme", "host", "n2h")):
@@ -220,7 +235,7 @@ def _machine(states: States) -> dict[str, Any]:
         latency = {"latency": states.network_latency} if states.network_latency else {}
         around = {"source": "device", "target": "device", "bandwidth": states.network, **latency, "channel": "network"}
         machine["links"].append(around)
-    return machine
+    return {key: listed for key, listed in machine.items() if listed}
 
 
 def offloading_machine(link: Number, host_speed: Number) -> Document:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remat.generate import check
-from remat.generate.devices import DEFAULT
+from remat.generate.devices import DEFAULT, HOST_LINK
 from remat.generate.document import Document
 from remat.generate.networks.micro_batch import MicroBatch
 from remat.generate.networks.operations import BYTES, roofline
@@ -29,7 +29,7 @@ def transformer_step(
     parameters: str = "none",
     gradients: str | None = None,
     optimizer: str = "adam",
-    link: float = 12e9,
+    link: float = HOST_LINK,
     host_speed: float = 1 / 16,
     flops: float | None = None,
     bandwidth: float | None = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from remat.report.palette import LIGHT, Role, ink_on
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, add_legend, count_ticks, save_figure
-from remat.report.text.model_memory import Asked, blocks_of, split_of, verdict
+from remat.report.text.model_memory import Asked, blocks_of, split_of, verdicts
 from remat.units import format_size, size_scale
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _draw(asked: Asked) -> Figure:
     count_ticks(axes.xaxis)
     name = f"{asked.found.work.model.name}: {asked.about}"
     figure.text(LEFT, 1 - 0.25 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
-    figure.text(LEFT, 1 - 0.5 / height, verdict(asked), color="#404040", va="center", parse_math=False)
+    figure.text(LEFT, 1 - 0.5 / height, next(verdicts(asked)), color="#404040", va="center", parse_math=False)
     there = [label for label in COLOURS if any(sizes.get(label) for sizes in shown.values())]
     add_legend(figure, {label: COLOURS[label] for label in there}, [], height)
     return figure

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
 from remat.report.text.readable_names import shown_in_module, shown_name
+from remat.report.text.run_times import reference_words
 from remat.report.text.summary import table
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import by_term
@@ -64,6 +65,8 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.no_recompute_peak is not None:
         step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
         yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
+    if facts.reference_time != facts.no_recompute_time and facts.kind != "pipeline":
+        yield "", f"overheads are over the {format_time(facts.reference_time, units)} {reference_words(facts)}"
     if facts.terms:
         yield from _training_lines(facts)
     yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from remat.generate.models.memory import Estimate, Peak, stages_of_zero
-from remat.units import format_percent, format_size, shown_base
+from remat.generate.devices import NETWORK
+from remat.generate.models.memory import Estimate, Peak, exchanged_of, stages_of_zero, static_of
+from remat.report.text.overheads import over_reference, percent
+from remat.units import format_size, format_time, shown_base
 
 COLUMNS = ("at the peak", "without recomputation", "every block recomputed")
 
@@ -28,7 +30,9 @@ class Remedy:
     needed : int
         Bytes, with the reserve.
     share : float
-        Extra time, relative to the step without recomputation.
+        Extra time, relative to a reference.
+    time : str
+        The extra time in words, with the reference.
     recomputed : str
         The recomputed part, in words; empty if nothing is recomputed.
     commands : tuple of str
@@ -41,16 +45,21 @@ class Remedy:
     note: str
     needed: int
     share: float
+    time: str
     recomputed: str
     commands: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The options, and below what they change, need and cost."""
-        time = f"at most +{format_percent(self.share)} time" if self.commands else _time(self.share)
         first = self.options + (f": {self.note}" if self.note else "")
-        told = ", ".join(filter(None, (f"needs {self.split}", self.recomputed, time)))
+        told = ", ".join(filter(None, (f"needs {self.split}", self.recomputed, self.cost)))
         return first, *(f"  {line}" for line in (told, *self.further))
+
+    @property
+    def cost(self) -> str:
+        """The extra time in words; where a longer search may find less, its most."""
+        return f"at most {self.time}" if self.commands else self.time
 
     @property
     def split(self) -> str:
@@ -82,6 +91,10 @@ class Asked:
         A remark on the device; may be empty.
     nothing : str
         The words for a batch or a sequence of 0.
+    network : float
+        Bytes/s from each rank to the next.
+    otherwise : tuple of str
+        Where the step does not fit in the device alone: the verdict in the first line, and what more there is to say.
     """
 
     found: Estimate
@@ -93,6 +106,8 @@ class Asked:
     remedies: tuple[Remedy, ...] = ()
     remark: str = ""
     nothing: str = "none"
+    network: float = NETWORK
+    otherwise: tuple[str, ...] = ()
 
 
 def lines(asked: Asked) -> Iterator[str]:
@@ -106,6 +121,8 @@ def lines(asked: Asked) -> Iterator[str]:
         ("model", f"{model.name} ({model.family}), {model.parameters:,} parameters{some}"),
         ("step", asked.about),
         ("budget", shown_size(asked.budget) + reserve),
+        *((("exchanges", f"{exchanges(found, asked.network)}; {OTHER_TIMES}"),) if found.training.data > 1 else ()),
+        *(("" if number else "verdict", text) for number, text in enumerate(verdicts(asked))),
         *(("note", note) for note in (*model.notes, asked.remark) if note),
     ]
     yield from (f"{label:<18}{text}" for label, text in head)
@@ -113,10 +130,8 @@ def lines(asked: Asked) -> Iterator[str]:
     rows = [COLUMNS, *_rows(asked)]
     widths = [max(len(row[k]) for row in rows) + 2 for k in range(3)]
     yield from ("".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    yield ""
-    yield f"{'verdict':<18}{verdict(asked)}"
-    if asked.found.step_peak:
-        yield f"{'':<18}{phases(asked)}"
+    if asked.remedies:
+        yield ""
     for number, (kind, remedies) in enumerate(groupby(asked.remedies, lambda remedy: remedy.kind)):
         yield f"{'' if number else 'would help':<18}{kind}:"
         yield from (f"{'':<20}{line}" for remedy in remedies for line in remedy.lines)
@@ -139,6 +154,8 @@ def split_of(found: Estimate, peak: Peak) -> dict[str, int]:
     }
 
 
+OTHER_TIMES = "the other times are without exchanges"
+
 SELDOM = ("parameters", "gradients", "optimizer states", "gathered", "workspace")
 """Kinds of which tables have a row only if there are any bytes."""
 
@@ -154,7 +171,8 @@ def _rows(asked: Asked) -> Iterator[tuple[str, str, str]]:
     yield _row("reached in", *(peak.moment for peak in both))
     yield "optimizer step", shown_size(found.step_peak), shown_size(found.step_peak)
     yield _row("needed, with reserve", *(shown_size(found.needed(peak) + asked.reserve) for peak in both))
-    yield _row("recompute time", "", _share(found.full, found))
+    again = f"{format_time(found.total_time + found.full.time)}, {percent(found.full.time / found.total_time)}"
+    yield _row("forward, backward", format_time(found.total_time), again)
     yield _row("largest batch", *(f"{batch:,}" if batch else asked.nothing for batch in asked.batches))
     if asked.sequences is not None:
         yield _row("longest sequence", *(_length(length, found) or asked.nothing for length in asked.sequences))
@@ -170,17 +188,26 @@ def _length(length: int, found: Estimate) -> str:
     return (f"{length:,}" if length else "") + (" (all positions)" if length == found.work.model.positions else "")
 
 
-def _share(peak: Peak, found: Estimate) -> str:
-    return f"+{100 * peak.time / found.total_time:.1f} %"
-
-
 def shown_size(size: int) -> str:
     """Return a size in the units of the table."""
     return format_size(size, both=shown_base() is None)
 
 
-def _time(share: float) -> str:
-    return f"+{format_percent(share)} time" if share else "no extra time"
+def time_of(found: Estimate, peak: Peak) -> str:
+    """Return the time of the recomputation in words, with its reference."""
+    return over_reference(peak.time / found.total_time, found.total_time)
+
+
+def exchanges(found: Estimate, network: float) -> str:
+    """Return what ranks exchange in a step, in words."""
+    sent = exchanged_of(found.work, found.training)
+    time = format_time(sent / network)
+    return f"each rank sends {shown_size(sent)}, {time} at {network / 1e9:g} GB/s, partly overlapped with computation"
+
+
+def shares_of(sizes: Mapping[str, int]) -> str:
+    """Return sizes with their names, in words; those of 0 are left out."""
+    return ", ".join(f"{name} {shown_size(size)}" for name, size in sizes.items() if size)
 
 
 def blocks_of(peak: Peak, blocks: int) -> str:
@@ -190,29 +217,55 @@ def blocks_of(peak: Peak, blocks: int) -> str:
     return "every block" if peak.recomputed == blocks else f"the first {peak.recomputed} of {blocks} blocks"
 
 
-def verdict(asked: Asked) -> str:
-    """Return whether the step fits, and which blocks are recomputed."""
-    found, chosen = asked.found, asked.found.chosen
-    if chosen is None:
-        missing = found.needed(found.full) + asked.reserve
-        why = "" if found.available is None or found.static.total <= found.available else ", most of it static"
-        return f"does not fit: every block recomputed needs {shown_size(missing)}{why}"
+def verdicts(asked: Asked) -> Iterator[str]:
+    """Yield whether the step fits, with what it fits otherwise, and which phase sets its peak."""
+    found = asked.found
+    if found.chosen is not None:
+        yield _fitting(asked, found.chosen)
+    else:
+        missing, static = found.needed(found.full) + asked.reserve, found.static
+        parts = {"parameters": static.parameters, "gradients": static.gradients, "optimizer states": static.states}
+        lasting = "" if found.available is None or static.total <= found.available else f" ({shares_of(parts)})"
+        yield from asked.otherwise or ("does not fit",)
+        yield f"in the device alone, every block recomputed needs {shown_size(missing)}{lasting}"
+    if found.step_peak:
+        yield phases(asked)
+
+
+def _fitting(asked: Asked, chosen: Peak) -> str:
+    """Return which blocks are recomputed so that the step fits."""
+    found = asked.found
     needed = shown_size(found.needed(chosen) + asked.reserve)
     if not chosen.recomputed:
         return f"fits without recomputation, with {needed}"
     verb = "is" if chosen.recomputed == found.blocks else "are"
     which = blocks_of(chosen, found.blocks)
-    return f"fits if {which} {verb} recomputed, with {needed} and {_share(chosen, found)} time"
+    return f"fits if {which} {verb} recomputed, with {needed} and {time_of(found, chosen)}"
 
 
 def phases(asked: Asked) -> str:
-    """Return the phase of the step that sets the peak of the verdict, and the need of the other phase."""
+    """Return the phase of the step that sets the peak on the device alone, and the need of the other phase."""
     found = asked.found
     peak = found.full if found.chosen is None else found.chosen
     step, passes = (size + asked.reserve for size in (found.step_peak, found.static.total + peak.size))
     if step > passes:
-        return f"set by the optimizer's step; forward and backward need {shown_size(passes)}"
+        return f"set by the optimizer's step{_temporary(found)}; forward and backward need {shown_size(passes)}"
     return f"set by forward and backward, in {peak.moment}; the optimizer's step needs {shown_size(step)}"
+
+
+def _temporary(found: Estimate) -> str:
+    """Return the temporary part of the optimizer's step in words, and the implementation that takes the least."""
+    training, own = found.training, found.static.step
+    if not own:
+        return ""
+    default = "" if training.step else ", PyTorch's default"
+    others = {
+        name: static_of(found.work, replace(training, step=name)).step for name in sorted(training.implementations)
+    }
+    least = min(others, key=lambda name: others[name])
+    size = shown_size(others[least]) if others[least] else "none"
+    less = f"; step {least} takes {size}" if others[least] < own else ""
+    return f", which takes {shown_size(own)} for a moment (step {training.implementation}{default}{less})"
 
 
 def _zero(asked: Asked) -> Iterator[str]:
@@ -254,6 +307,7 @@ def document(asked: Asked) -> dict[str, Any]:
             "gathered": static.gathered,
         },
         "optimizer_step": found.step_peak,
+        "optimizer_step_temporary": static.step,
         "blocks": found.blocks,
         "without_recomputation": {**figures(found.plain), "largest_batch": asked.batches[0]},
         "with_recomputation": {**figures(found.full), "largest_batch": asked.batches[1]},
@@ -267,6 +321,7 @@ def document(asked: Asked) -> dict[str, Any]:
                 "changes": remedy.note,
                 "needed": remedy.needed,
                 "extra_time_share": remedy.share,
+                "extra_time": remedy.cost,
                 "recomputed": remedy.recomputed,
             }
             for remedy in asked.remedies
@@ -275,6 +330,8 @@ def document(asked: Asked) -> dict[str, Any]:
         for key, length in zip(("without_recomputation", "with_recomputation"), asked.sequences, strict=True):
             made[key]["longest_sequence"] = length
     if found.training.data > 1:
+        sent = exchanged_of(found.work, found.training)
+        made["exchanges"] = {"sent": sent, "network": asked.network, "time": sent / asked.network}
         made["zero"] = [
             {
                 "stage": zero,

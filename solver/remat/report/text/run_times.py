@@ -9,6 +9,7 @@ import numpy as np
 
 from remat.graph.taskgraph import GATHERED, BoolArray, IntArray
 from remat.instance.kinds import is_pipeline
+from remat.report.text.overheads import WITHOUT_RECOMPUTATION, over_reference, percent
 from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.schedule.steps import StepKind, Steps
@@ -19,6 +20,7 @@ from remat.verifier import Report
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.solving.facts import Facts
 
 NEARLY_ALL = 0.8
 """A resource that is busy for a larger share of the makespan limits the step."""
@@ -137,25 +139,26 @@ def overhead_line(result: Result, report: Report) -> tuple[str, str]:
     Processors that only update parameters help another one, and give no speed-up.
     """
     assert result.overhead is not None
-    reference = format_time(result.reference_time, result.units)
     main = main_processors(result, report)
     used = sum(1 for processor in result.machine.processors if report.busy.get(processor.name))
     if len(main) > 1 and result.overhead < 0 and report.makespan:
         speed_up = float(result.reference_time) / float(report.makespan)
-        return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one without recomputation"
-    alone = f" on {shown_name(main[0])} alone" if used > len(main) == 1 else ""
-    return "overhead", f"{percent(result.overhead)} over the {reference}{_reference(result, alone)}"
+        reference = format_time(result.reference_time, result.units)
+        return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one {WITHOUT_RECOMPUTATION}"
+    alone = f"on {shown_name(main[0])} alone " if used > len(main) == 1 else ""
+    what = reference_words(result, alone)
+    return "overhead", over_reference(result.overhead, result.reference_time, result.units, what)
 
 
-def _reference(result: Result, alone: str) -> str:
+def reference_words(timed: Result | Facts, alone: str = "") -> str:
     """Return the meaning of the reference of an overhead, as the end of a sentence."""
-    if result.transfer_bound == result.reference_time > result.no_recompute_time - result.exchange_time:
-        return " that mandatory transfers take"
-    if not result.exchange_time:
-        return f"{alone} without recomputation"
-    if result.exchange_time == result.reference_time:
-        return " that the exchanges between ranks take"
-    return f"{alone} without recomputation, exchanges overlapped"
+    if timed.transfer_bound == timed.reference_time > timed.no_recompute_time - timed.exchange_time:
+        return "that mandatory transfers take"
+    if not timed.exchange_time:
+        return f"{alone}{WITHOUT_RECOMPUTATION}"
+    if timed.exchange_time == timed.reference_time:
+        return "that the exchanges between ranks take"
+    return f"{alone}{WITHOUT_RECOMPUTATION}, exchanges overlapped"
 
 
 def main_processors(result: Result, report: Report) -> list[str]:
@@ -182,11 +185,3 @@ def limiting_lines(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         busy, whole = (format_time(time, result.units) for time in (report.busy[name], report.makespan))
         share = percent(report.busy[name] / report.makespan, signed=False)
         yield "limited by", f"{shown_name(name)}, which is busy for {busy} of {whole} ({share})"
-
-
-def percent(share: float, *, signed: bool = True) -> str:
-    """Format a share in per cent with three digits: ``+12.3 %``."""
-    value = 100 * share if abs(share) > 1e-9 else 0.0  # sums of floats in another order
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    text = "0" if float(text.replace(",", "")) == 0 else text  # no "-0"
-    return f"+{text} %" if signed and value > 0 else f"{text} %"

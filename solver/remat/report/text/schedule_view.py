@@ -10,7 +10,7 @@ import numpy as np
 from remat.graph.taskgraph import ACTIVATIONS
 from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
-from remat.report.text.run_times import rank_lines, recompute_lines
+from remat.report.text.run_times import overhead_line, rank_lines, recompute_lines
 from remat.report.text.summary import decision_lines, energy_lines, table
 from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.kinds import Kind, by_term
@@ -109,6 +109,9 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
     if report.ok:
         yield from decision_lines(examined.as_result())
     yield "makespan", format_time(report.makespan, units)
+    if report.ok and report.steady is None and examined.orders is None:
+        result = examined.as_result()
+        yield from [overhead_line(result, report)] if result.overhead is not None else []
     yield from recompute_lines(report, units)
     yield from energy_lines(report)
     yield "steps", f"{len(examined.steps):,}"

@@ -13,11 +13,11 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Ter
 from remat.plugin.registry import algorithms
 from remat.plugin.topological_order import in_listed_order
 from remat.report.text.columns import text_width
+from remat.report.text.overheads import percent
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
 from remat.report.text.run_times import (
     limiting_lines,
     overhead_line,
-    percent,
     rank_count,
     rank_lines,
     recompute_lines,

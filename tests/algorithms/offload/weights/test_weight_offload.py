@@ -7,6 +7,7 @@ import pytest
 import remat
 from remat.plugin.context import Context
 from remat.plugin.registry import find
+from remat.solving.decisions.words import decision_words
 from remat.solving.problem_setup import make_problem
 from remat.verifier import check
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
@@ -39,8 +40,14 @@ def test_parameters_leave_as_by_hand():
         *(("U1", 18), ("nw2<", 18), ("nw1<", 20)),
     ]
     assert tight.makespan == 22
-    counts = "1 offload them between forward and backward, 4 are updated outside the device"
-    assert tight.notes == (f"4 stages with parameters: {counts}",)
+    assert not tight.notes
+    assert list(decision_words(tight)) == [
+        "parameters: size 16 in device; optimizer states: size 48 in host",
+        "update stages 1-4 on cpu (optimizer states: size 48)",
+        "offload the parameters of stage 1 to host (size 4)",
+        "copy the new parameters of stages 1-4 to device (size 16)",
+        "keep the activations of stages 1-4 (size 0)",
+    ]
 
 
 def all_choices(document, budget, homes=((None, None),)):
@@ -133,10 +140,8 @@ def test_states_stay_on_a_device_that_can_hold_everything(algorithm):
     found = solve(document, algorithm)
     assert found.makespan == 3 * (2 + 4 + 1)
     assert set(found.report.transferred.values()) <= {0}
-    assert found.notes[-2:] == (
-        "stages whose parameters live in each memory: 3 in device",
-        "stages whose optimizer states live in each memory: 3 in device",
-    )
+    assert not found.notes
+    assert next(decision_words(found)) == "parameters: size 1,200 in device; optimizer states: size 3,600 in device"
 
 
 def test_parameters_live_at_the_host_where_no_others_fit():
