@@ -68,7 +68,9 @@ def test_the_bound_of_one_device_is_at_most_the_peak_of_any_schedule(seed):
     assert permanent(problem.instance) <= bound.size <= max(peak.values())
 
 
-@pytest.mark.parametrize(("budget", "devices"), [(40, 1), (40, 2), (0, 2), (300, 1), (180, 2), ({"gpu0": 40, "gpu1": 60}, 2)])
+@pytest.mark.parametrize(
+    ("budget", "devices"), [(40, 1), (40, 2), (0, 2), (300, 1), (180, 2), ({"gpu0": 40, "gpu1": 60}, 2)]
+)
 def test_a_reserve_is_a_part_of_the_need(budget, devices):
     """A budget below the reserve is no error of use: it is infeasible, with the figures."""
     given = {"devices": devices, "micro_batches": 2, "link": 1, "options": QUICK}
@@ -76,7 +78,7 @@ def test_a_reserve_is_a_part_of_the_need(budget, devices):
     assert result.status == "infeasible"
     found = result.shortfall
     asked = budget if isinstance(budget, int) else budget["gpu0"]
-    assert [memory.capacity for memory in result.machine.memories][0] == asked
+    assert result.machine.memories[0].capacity == asked
     static = {part.what: part.size for part in found.parts}["static memory"]
     assert static == 50 * (1 if found.memory else devices)
     fits = remat.plan(CHAIN, budget=found.budget[""], **given).result

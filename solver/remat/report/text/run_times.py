@@ -13,6 +13,7 @@ from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.decisions.phrases import enumerated
+from remat.solving.reference_words import reference_words
 from remat.solving.result import Result
 from remat.units import Number, Units, format_time
 from remat.verifier import Report
@@ -144,18 +145,7 @@ def overhead_line(result: Result, report: Report) -> tuple[str, str]:
         speed_up = float(result.reference_time) / float(report.makespan)
         return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one without recomputation"
     alone = f" on {shown_name(main[0])} alone" if used > len(main) == 1 else ""
-    return "overhead", f"{percent(result.overhead)} over the {reference}{_reference(result, alone)}"
-
-
-def _reference(result: Result, alone: str) -> str:
-    """Return the meaning of the reference of an overhead, as the end of a sentence."""
-    if result.transfer_bound == result.reference_time > result.no_recompute_time - result.exchange_time:
-        return " that mandatory transfers take"
-    if not result.exchange_time:
-        return f"{alone} without recomputation"
-    if result.exchange_time == result.reference_time:
-        return " that the exchanges between ranks take"
-    return f"{alone} without recomputation, exchanges overlapped"
+    return "overhead", f"{percent(result.overhead)} over {reference_words(result, alone)}"
 
 
 def main_processors(result: Result, report: Report) -> list[str]:

@@ -48,7 +48,12 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
         yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"
     if found.split:
         listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
-        shared = result.instance is not None and result.instance.budgets_are_for_all and found.memory and len(result.machine.processors) > 1
+        shared = (
+            result.instance is not None
+            and result.instance.budgets_are_for_all
+            and found.memory
+            and len(result.machine.processors) > 1
+        )
         each = " a device, shared equally" if shared else ""
         yield "", f"of training{each}: {listed}"
     helpful = [remedy for remedy in found.remedies if remedy.helps]
