@@ -108,3 +108,21 @@ def test_facts_say_what_is_open():
 def test_a_refusal_of_every_size():
     with pytest.raises(remat.OptionError, match="no layer gives a weight_time"):
         remat.solve(document(WORKS), algorithm="zb-h1")
+
+
+def test_a_schedule_of_the_only_size_is_for_the_instance_as_given():
+    """Whatever the order in which the parts of a micro-batch are listed."""
+    work = {"forward_time": 1, "backward_time": 1}
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "micro_batches": 4,
+        "copies": 2,
+        "samples": 6,
+        "layers": [{**work, "output_size": 1, "forward_time": 3}] * 2,
+        "parts": [{"samples": 3, "layers": [work] * 2}, {"samples": 2, "layers": [work] * 2}],
+        "cluster": {"devices": [{"name": "gpu", "count": 2}]},
+    }
+    result = remat.solve(document, algorithm="gems")
+    assert result.report is not None
+    assert remat.verify(document, result.to_dict()).ok

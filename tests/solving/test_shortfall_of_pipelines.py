@@ -55,3 +55,14 @@ def test_the_largest_cause_is_that_of_the_schedule(seed: int) -> None:
             told[term] = told.get(term, 0) + part.size
     assert told == recounted(fits, found.memory)
     assert all(name[0] not in OF_LETTER for part in found.parts if part.what.startswith("kept") for name in part.values)
+
+
+def test_devices_of_one_capacity_are_listed_once() -> None:
+    step = remat.pipeline(forward_time=[1] * 3, backward_time=2, output_size=1, devices=3, micro_batches=3, memory=9)
+    few = remat.solve(step, algorithm="1f1b", budget=1).summary()
+    assert few.count("capacity ") == 1
+    assert "capacity        every device: 1 B\n" in few
+    assert "gpu1: 1 B" not in few
+    other = remat.solve(step, algorithm="1f1b", budget={"gpu0": 1, "gpu1": 2, "gpu2": 1}).summary()
+    assert "gpu0: 1 B\n" in other
+    assert "gpu1: 2 B\n" in other

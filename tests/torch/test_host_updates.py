@@ -2,6 +2,7 @@
 
 import copy
 import io
+import re
 import threading
 from fractions import Fraction
 
@@ -12,8 +13,10 @@ from torch import nn
 import remat.torch
 from remat.bridges.torch.host_updates import slots
 from remat.bridges.torch.measure import LiveStorages
+from remat.bridges.torch.planning import make_plan
 from remat.bridges.torch.shim import StorageWeakRef
 from remat.errors import OptionError
+from remat.units import format_size, format_time
 from tests.torch import models
 from tests.torch.streams import on_the_cpu
 
@@ -340,6 +343,34 @@ def test_the_time_of_a_step_contains_copies_and_updates(staleness):
     turn = runs + copy_time
     expected = turn + update + copy_time if not staleness else max(turn, update) + copy_time
     assert result.makespan == pytest.approx(float(expected), rel=1e-9)
+    alone = format_time(runs, result.units)
+    times = f"{format_time(result.makespan, result.units)}, {result.makespan / runs:.3g} times the {alone} of"
+    longest = max({"computation on the device takes": runs, "updates at the host take": update}.items(), key=second)
+    assert planned.plan.summary.startswith(f"a step takes {times} forward and backward without recomputation: ")
+    said = planned.plan.summary.splitlines()[0]
+    if longest[1] > copy_time:
+        assert f": {longest[0]} {format_time(longest[1], result.units)} of it (" in said
+    else:
+        assert ": copies to the " in said
+
+
+def second(entry):
+    return entry[1]
+
+
+def test_a_share_as_budget_counts_the_reserve_on_top():
+    """With a host as without: the share is of the peak, and the answer names its bytes with the reserve."""
+    module, args, _ = models.make(models.mlp)
+    captured = remat.torch.capture(module, *args)
+    given = {"reserve": "1kB", "host": "1GB", "link": "1GB/s", "time_limit": 9}
+    kept = make_plan(captured, remat.torch.Choices(**given)).peak
+    assert make_plan(captured, remat.torch.Choices(budget="95%", **given)).peak <= 0.95 * kept
+    with pytest.raises(remat.torch.TooSmallError) as caught:
+        make_plan(captured, remat.torch.Choices(budget="5%", **given))
+    assert f"within 5% ({format_size(kept // 20 + 1000)}) on the device" in str(caught.value)
+    found = re.search(r"a schedule is found with .*?\(([\d.]+) KiB\)", str(caught.value))
+    enough = int(float(found[1]) * 1024) + 1024
+    assert make_plan(captured, remat.torch.Choices(budget=enough, **given)).peak + 1000 <= enough
 
 
 def steps_of(result):
@@ -532,7 +563,9 @@ def test_a_host_that_is_too_small():
     with pytest.raises(remat.torch.TorchError, match=r"the host has 19\.53 KiB, and the optimizer keeps .* there: .*"):
         planned(*args)
     planned, args = compiled("100kB")
-    with pytest.raises(remat.torch.TooSmallError, match="no schedule within 100kB on the device and 1GB at the host"):
+    with pytest.raises(
+        remat.torch.TooSmallError, match="infeasible within 100kB on the device and 1GB at the host, proved"
+    ):
         planned(*args)
     net, x = network(), batches()[0]
     room = sum(parameter.nbytes for parameter in net.parameters()) + 8

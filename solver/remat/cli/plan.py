@@ -24,7 +24,7 @@ PLANNED = 0.6
 
 HELP = """Plan a training step on several devices: stages, order, recomputation, and the split of the batch.
 
-INSTANCE is a pipeline or a chain with parameters. A chain needs --micro-batches and --link.
+INSTANCE is a pipeline or a chain with parameters. A chain needs --devices, --micro-batches and --link.
 
 \b
   remat plan net.json --devices 8 --budget 8GB
@@ -103,6 +103,7 @@ def command(session: Session, /, **given: Any) -> int:
     _check_outputs(asked)
     begun = time.monotonic()
     loaded = common.load_instance(asked.instance)
+    _check_chain(loaded, asked)
     from remat.solving.problem_setup import read_seconds
     from remat.solving.questions.plan import plan
 
@@ -133,6 +134,15 @@ def command(session: Session, /, **given: Any) -> int:
     _write(planned, asked)
     _print(planned, asked, session, end)
     return ExitCode.of(planned.result)
+
+
+def _check_chain(loaded: Instance, asked: _Asked) -> None:
+    """Name all options that the plan of a chain still needs."""
+    needed = {"--devices N": asked.devices, "--micro-batches N": asked.micro_batches, "--link BANDWIDTH": asked.link}
+    missing = [option for option, value in needed.items() if value is None]
+    if loaded.kind == "chain" and missing:
+        listed = " and ".join([*filter(None, [", ".join(missing[:-1])]), missing[-1]])
+        raise OptionError(f"the plan of a chain also needs {listed}")
 
 
 def _warn_of_bare_budgets(

@@ -402,9 +402,12 @@ def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None
     """Return the minimum bytes for each memory (None: no bound is known).
 
     For each task that must run: reads + max(0, writes - droppable reads if in place) + workspace + pinned + static.
-    If several memories have processors, a task may run in any of them, and only resident values count.
+    If several memories have processors, a task may run in any of them, and only resident values count. Inputs whose
+    place is open are in the memory of a machine that has only one.
     """
     needed = needed or needed_tasks(graph)
+    if len(machine.memories) == 1:
+        graph = graph.starting_with((place.value, machine.memories[0].name) for place in graph.placeable)
     count = len(machine.memories)
     bounds: list[MemoryBound | None] = [None] * count
     for index in range(count):

@@ -297,7 +297,7 @@ def _concluded(
     return judge(Proposal(bounds=proposal.bounds, termination=Termination.TIME_LIMIT, notes=(UNVERIFIED,)))
 
 
-UNVERIFIED = "a schedule was found; the time limit left no time to place and verify its steps"
+UNVERIFIED = "a schedule was found; the time limit left no time to place and verify its steps: give more"
 
 
 def _ended(result: Result, context: Context) -> Result:

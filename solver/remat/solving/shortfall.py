@@ -45,6 +45,9 @@ MOST_EXPLAINED = 2_000
 MOST_TASKS = 200_000
 """Tasks of an instance whose peak without recomputation is computed for a suggestion."""
 
+TRAINING_ALONE = "parameters, gradients and states alone take"
+"""Why a remedy that changes only activations does not help."""
+
 STATIC, READ, WRITTEN, WORKSPACE, REST = "static memory", "read", "written", "workspace", "kept for other tasks"
 
 
@@ -82,11 +85,14 @@ class Remedy:
         Necessary, not sufficient. If it is more than the capacity, the remedy alone is not enough.
     helps : bool
         False for a common remedy that does not help here.
+    reason : str
+        Why it does not help, before the bytes.
     """
 
     what: str
     need: int
     helps: bool = True
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +175,12 @@ def shortfall_of(result: Result) -> Shortfall | None:
     capacity = sum(size for size in capacities if size is not None)
     if capacity >= need.size:
         return None
-    shared = is_pipeline(instance) and len(memories) == 1
+    shared = is_pipeline(instance) and len(memories) == 1 and len(machine.processors) > 1
     split = _split(instance, result.graph, machine, memories, shared=shared)
     if need is least and least is not None:
         need = _explained(result, least)
     parts = _parts(result.graph, machine, need, memories, {} if shared else split, proved=proof is not None)
+    terms = bool(result.graph.terms)
     return Shortfall(
         memory=machine.memories[need.memory].name if len(memories) == 1 else "",
         capacity=capacity,
@@ -183,7 +190,7 @@ def shortfall_of(result: Result) -> Shortfall | None:
         parts=parts,
         split=split,
         budget={} if enough is None else _budget(instance, machine, enough),
-        remedies=tuple(_remedies(instance, machine, need.size, capacity, split, parts, shared=shared)),
+        remedies=tuple(_remedies(instance, machine, need.size, capacity, split, parts, shared=shared, terms=terms)),
     )
 
 
@@ -411,16 +418,23 @@ def _remedies(
     parts: tuple[Part, ...],
     *,
     shared: bool,
+    terms: bool,
 ) -> Iterator[Remedy]:
     """Yield changes that reduce the memory, each with the bytes that are then needed."""
     parameters, states, training = split.get(PARAMETERS, 0), split.get(STATES, 0), sum(split.values())
     if is_pipeline(instance):
-        devices = len(machine.processors)
+        devices, ranks = len(machine.processors), instance.ranks
         whole = training * devices if shared else training
         room = machine.memories[machine.processors[0].memory].capacity or 0
         count = max(devices + 1, -(-whole // room) if room else 0)
-        if whole and count <= MOST_SHARES:
-            yield Remedy(f"at least {count} devices, for parameters, gradients and states of each", -(-whole // count))
+        task = sum(part.size for part in parts if part.what in (READ, WRITTEN, WORKSPACE))
+        alone = task + machine.memories[machine.processors[0].memory].static
+        each = "" if ranks == 1 else " of each rank"
+        if alone > room:
+            yield Remedy("more devices", alone, helps=False, reason="a task alone takes")
+        elif whole and count <= MOST_SHARES:
+            most = max(alone, -(-whole // count))
+            yield Remedy(f"at least {count} devices{each}, for parameters, gradients and states of each", most)
     elif training:
         if states:
             leave = states + split.get(GRADIENTS, 0)  # gradients go where the states are
@@ -432,10 +446,11 @@ def _remedies(
         left = need - counted + -(-counted // count)
         if left <= capacity:
             yield Remedy(f"{count} devices or ranks that share parameters, gradients and states (ZeRO stage 3)", left)
-    fixed = max(training, sum(part.size for part in parts if part.what == STATIC))
+    static = sum(part.size for part in parts if part.what == STATIC)
+    fixed = training + static if terms else max(training, static)  # without terms, static bytes include them
     if fixed < need and instance.kind in ("chain", "pipeline"):
         share = 100 * (capacity - fixed) // (need - fixed)
         if share >= LEAST_SHARE:
             yield Remedy(f"a batch of at most {share} % of this one", fixed + (need - fixed) * share // 100)
         elif training and share <= 0:
-            yield Remedy("a smaller batch", fixed, helps=False)
+            yield Remedy("a smaller batch", fixed, helps=False, reason=TRAINING_ALONE)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.errors import OptionError
+from remat.generate import generate
 from remat.report.page import page, write_page
 from remat.report.page.data import Packed, pack
 from remat.report.plot.schedule import plot
@@ -257,3 +258,15 @@ def test_streams_say_what_their_bound_is_of():
     result = remat.solve(document, algorithm="placement-replicated")
     assert (result.makespan, result.report.makespan) == (5, 20)
     assert "· makespan 20 s · 5 s per sample · optimal · lower bound 5 s ·" in page(result)
+
+
+def test_a_page_says_within_what_a_schedule_is_optimal_and_names_no_recomputation_without_any():
+    loop = remat.solve(generate("adjoint", "uniform", steps=12, storage="ram:slots=3"), algorithm="revolve")
+    assert loop.status == "feasible"
+    assert f"feasible, optimal within {loop.optimal_within}" in page(loop)
+    step = remat.pipeline(
+        forward_time=[1, 1], backward_time=2, output_size=1, devices=2, micro_batches=3, time_unit="unit"
+    )
+    text = page(remat.solve(step, algorithm="1f1b"))
+    assert "<li>gpu0: idle " in text
+    assert "recomputes for" not in text

@@ -12,8 +12,9 @@ from remat.bridges.torch.factory import capture_factory
 from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, make_plan
-from remat.bridges.torch.step_memory import MOVING, label
+from remat.bridges.torch.step_memory import MOVING, gradient_values, label
 from remat.bridges.torch.target_device import target_of
+from remat.bridges.torch.transfers import HOST
 from remat.messages import elided
 from remat.solving.decisions.words import module_words
 from remat.solving.problem_setup import read_share
@@ -78,7 +79,9 @@ class Fitted:
         again = sorted((row for row in self.modules if row.again), key=lambda row: -row.time_again)
         above, names = short_names([row.module for row in again])
         named = [(name, row.again, row.time_again) for name, row in zip(names, again, strict=True)]
-        yield "Decisions", module_words(named, units)
+        if plan.step_time:
+            yield "Step time", plan.step_time
+        yield "Decisions", self._decisions(named, units)
         where = " in optimizer.step()" if plan.step_peak > plan.peak else " in forward and backward"
         reserve = plan.split.get("reserve", 0)
         beside = f", and {format_size(reserve)} in reserve" if reserve else ""
@@ -90,7 +93,7 @@ class Fitted:
         if plan.step:
             yield "Optimizer step", f"{format_size(plan.step_peak)}{f', {plan.optimizer}' if plan.optimizer else ''}"
             yield from _rows(plan.step)
-        yield "Overhead", f"{plan.overhead:.2%} of the time without recomputation"
+        yield "Overhead", plan.overhead_words
         total = f"{sum(row.again for row in again)} of {sum(row.tasks for row in self.modules)} tasks"
         yield "Recomputed", f"{total}{f', in {above}' if above else ''}"
         for name, runs, time in named[:SHOWN]:
@@ -99,6 +102,24 @@ class Fitted:
             yield "", f"and {len(again) - SHOWN} modules more"
         for note in plan.warnings:
             yield "Note", note
+
+    def _decisions(self, named: Sequence[tuple[str, int, int]], units: Units) -> str:
+        """Describe what is recomputed and what waits at a host, gradients for their updates among it."""
+        joint, gradients = self.captured.joint, gradient_values(self.captured)
+        steps = self.plan.schedule.get("steps", ())
+        away = {step["copy"] for step in steps if step.get("to") == HOST}
+        final = away & gradients if self.plan.whole_step is not None else set[str]()
+        texts = [module_words(named, units)] if named or not away else []
+        for values, verb, end in (
+            (away - final, "offload", ""),
+            (final, "send", ", where the optimizer updates parameters"),
+        ):
+            if values:
+                size = format_size(sum(joint.values[value] for value in values))
+                what = "value" if not end else "gradient"
+                plural = "s" if len(values) > 1 else ""
+                texts.append(f"{verb} {len(values)} {what}{plural} ({size}) to the host{end}")
+        return "; ".join(texts)
 
     def code(self, plan_file: str | None) -> tuple[str, str]:
         """Return the two lines that apply a plan."""
@@ -171,8 +192,8 @@ def fit(
         plan = make_plan(captured, replace(choices, costs=costs), search=search)
         if most is not None and plan.overhead > most:
             raise TooSmallError(
-                f"it fits, but recomputation takes {plan.overhead:.2%} more, and at most "
-                f"{100 * float(most):g} % was asked for (max_overhead)",
+                f"it fits, but its overhead is {plan.overhead_words}; at most {100 * float(most):g} % was asked for "
+                "(max_overhead)",
                 proved=False,
             )
         return captured, plan, costs
@@ -193,7 +214,7 @@ def fit(
                 raise
             return False
         if tell is not None:
-            tell(f"batch {batch} fits, recomputation takes {found[batch][1].overhead:.2%} more")
+            tell(f"batch {batch} fits, overhead {found[batch][1].overhead_words}")
         return True
 
     batch = largest(fits, max_batch)

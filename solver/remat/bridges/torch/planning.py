@@ -12,9 +12,9 @@ from typing import Any
 
 from remat.bridges.torch.caching_allocator import is_better, reserved_bytes
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import read_costs, trained_of
+from remat.bridges.torch.costs import read_costs
 from remat.bridges.torch.host_updates.delivery import leaving
-from remat.bridges.torch.host_updates.planning import host_split, updates_line, whole_step
+from remat.bridges.torch.host_updates.planning import host_line, host_split, step_words, whole_step
 from remat.bridges.torch.hosted_planning import document_with_host, solve_with_host
 from remat.bridges.torch.joint import FROM_MASK, Task
 from remat.bridges.torch.operator_timing import MEASURE, costs_of
@@ -22,6 +22,7 @@ from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
+from remat.bridges.torch.refusals import TooSmallError, check_step, too_small, too_small_with_host, verdict
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.step_memory import (
     after_backward,
@@ -33,16 +34,17 @@ from remat.bridges.torch.step_memory import (
     optimizer_step,
     peak_line,
 )
-from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
+from remat.bridges.torch.target_device import device_of, is_mapped, mapped_operators, portable
 from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.documents import read_document, write_text
-from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat.plugin.proposal import Status
 from remat.schedule.document import Run
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
 from remat.solving.host_order.moving import move
 from remat.solving.host_order.program import Program
 from remat.solving.questions.least_budget import least_budget
+from remat.solving.reference_words import reference_words
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
 from remat.units import format_size, parse_budget, parse_size
@@ -59,18 +61,8 @@ QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
 """Algorithm and options of that search; about a dozen solves share the time limit."""
 
 
-class TooSmallError(TorchError):
-    """No plan within the budget; `proved` distinguishes proved infeasibility from an unsuccessful search.
-
-    `remedy` states what reduces the memory that recomputation does not; it is a note of the exception.
-    """
-
-    def __init__(self, message: str, *, proved: bool, remedy: str = "") -> None:
-        super().__init__(message)
-        self.proved = proved
-        self.remedy = remedy
-        if remedy:
-            self.add_note(remedy)
+BASELINE = "the time without recomputation"
+"""The reference of an overhead in plans that do not store its time."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ class Plan:
     peak : int
         The verified peak of forward and backward, the reserve not counted.
     overhead : float
-        Time of recomputation, as a share.
+        Predicted time of forward and backward beyond that of the baseline, as a share.
     source : str
         ``solved``, ``cache`` or the plan file.
     program : Program or None
@@ -109,6 +101,10 @@ class Plan:
     whole_step : Result or None
         With the optimizer at the host: the verified schedule of the whole step, with updates and copies of gradients
         and parameters. Its `makespan` is the predicted time of a step.
+    baseline : str
+        The reference of `overhead`, with its time.
+    step_time : str
+        With the optimizer at the host: the predicted time of a step, and what limits it.
     """
 
     fingerprint: str
@@ -127,6 +123,8 @@ class Plan:
     reserved: int = 0
     host: Mapping[str, int] = field(default_factory=dict)
     whole_step: Result | None = None
+    baseline: str = BASELINE
+    step_time: str = ""
 
     @property
     def step_peak(self) -> int:
@@ -148,6 +146,7 @@ class Plan:
             "peak": self.peak,
             **({"reserved": self.reserved} if self.reserved else {}),
             "overhead": self.overhead,
+            "baseline": self.baseline,
             "split": dict(self.split),
             **step,
             **({"portable": [list(entry) for entry in self.portable]} if self.portable else {}),
@@ -160,10 +159,18 @@ class Plan:
         write_text(path, [json.dumps(self.to_document(), separators=(",", ":")), "\n"])
 
     @property
+    def overhead_words(self) -> str:
+        """The overhead with its baseline, and what it consists of with a host."""
+        share = f"{self.overhead:.2%}".replace("-0.00%", "0.00%")
+        made_of = "" if self.program is None else " for recomputation and waits for copies,"
+        where = "" if self.whole_step is None else " in forward and backward"
+        return f"{share}{made_of} over {self.baseline}{where}"
+
+    @property
     def summary(self) -> str:
-        """Breakdown of the bytes in a few lines."""
-        more = "recomputation takes" if self.program is None else "recomputation and waits for copies take"
-        lines = [peak_line(self.peak, self.split)]
+        """Time of a step if updates at the host set it, and breakdown of the bytes in a few lines."""
+        lines = [f"a step takes {self.step_time}"] if self.step_time else []
+        lines.append(peak_line(self.peak, self.split))
         if self.step:
             higher = ", the peak of the whole step" if self.step_peak > self.peak else ""
             of = f" of {self.optimizer}" if self.optimizer else ""
@@ -173,7 +180,7 @@ class Plan:
             lines.append(f"{what} {format_size(self.step_peak)}{higher}: {listed(self.step)}")
         if self.reserved:
             lines.append(f"PyTorch's caching allocator reserves {format_size(self.reserved)}, as predicted")
-        return "\n".join((*lines, f"{more} {self.overhead:.2%} more", *self.warnings))
+        return "\n".join((*lines, f"overhead {self.overhead_words}", *self.warnings))
 
 
 def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> Plan:
@@ -206,26 +213,23 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
-        _check_step(captured, choices, step, parse_budget(choices.budget), split)
+        check_step(captured, choices, step, parse_budget(choices.budget), split)
     instance = captured.instance(costs_of(captured, choices.costs, choices.cache), static=static)
     result = _solve(instance, choices, reserve, captured)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         if not search:
-            raise TooSmallError(_verdict(choices, proved=proved), proved=proved)
+            raise TooSmallError(verdict(choices, proved=proved), proved=proved)
         least = search_least(instance, choices)
         if proved or least.columns is None or not _within(result, least):
-            said = _too_small(captured, (result, least), split, choices)
+            said = too_small(captured, (result, least), split, choices, step)
             peak = 0 if least.columns is None else least.peak_memory["memory"]
-            if sum(step.values()) > peak:
-                in_step = format_size(sum(step.values()) + reserve, both=True)
-                said += f"; optimizer.step() of {optimizer.called(device_of(captured))} needs {in_step} in any case"
             note = gradient_note(gradient_bytes(captured), peak or result.memory_bounds["memory"].size, static)
-            raise TooSmallError(said, proved=proved, remedy=note)
+            raise TooSmallError.with_parts(said, fixed_parts(captured, split), note, proved=proved)
         result = least
     capacity = result.machine.memories[0].capacity
     if choices.budget is not None and capacity is not None:
-        _check_step(captured, choices, step, int(capacity) + reserve, split)
+        check_step(captured, choices, step, int(capacity) + reserve, split)
     plan = plan_of(captured, result, split, step, optimizer.called(device_of(captured)))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -256,22 +260,20 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
-        _check_step(captured, choices, step, parse_budget(choices.budget), split)
+        check_step(captured, choices, step, parse_budget(choices.budget), split)
     host = host_split(captured, choices)
     document = document_with_host(captured, choices, split, costs_of(captured, choices.costs, choices.cache), host)
     result = solve_with_host(document, choices, split["reserve"])
     if result.columns is None:
-        proved = result.status is Status.INFEASIBLE
-        fixed = format_size(sum(split.values()))
-        where = f"{choices.budget} on the device and {choices.host} at the host"
-        certain = ", proved over all schedules" if proved else ""
-        message = f"no schedule within {where}{certain}; {fixed} on the device are fixed"
-        raise TooSmallError(message, proved=proved)
+        raise too_small_with_host(choices, result, split)
+    capacity = result.machine.memories[0].capacity
+    if choices.budget is not None and capacity is not None:
+        check_step(captured, choices, step, int(capacity) + split["reserve"], split)
     moved = move(result)
     found = moved.result
     peak, reserve = found.peak_memory[DEVICE], split["reserve"]
     whole = whole_step(captured, choices, document, moved, host) if host else None
-    at_host = f"host {format_size(found.peak_memory[HOST])}" if whole is None else updates_line(whole, host, moved)
+    at_host = f"host {format_size(found.peak_memory[HOST])}" if whole is None else host_line(whole, host)
     return Plan(
         fingerprint=captured.fingerprint,
         schedule=found.to_dict(),
@@ -279,6 +281,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
         split={**split, "activations": peak - (sum(split.values()) - reserve)},
         peak=peak,
         overhead=float(found.overhead or 0.0),
+        baseline=reference_words(found),
         source="solved",
         operators=digests(captured.recording.lines),
         program=moved.program,
@@ -287,6 +290,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
         warnings=(at_host, moved.summary),
         host=host,
         whole_step=whole,
+        step_time="" if whole is None else step_words(whole, found.no_recompute_time),
         reserved=reserved_bytes(found, device_of(captured)),
     )
 
@@ -312,6 +316,7 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
         split=document["split"],
         peak=int(document["peak"]),
         overhead=float(document["overhead"]),
+        baseline=document.get("baseline", BASELINE),
         source=source or os.fspath(path),
         operators=tuple(document["operators"]),
         step=step.get("split", {}),
@@ -372,16 +377,6 @@ def reserve_of(captured: Captured, choices: Choices) -> int:
     return 0 if device_of(captured) == "cpu" else RESERVE_ON_DEVICE
 
 
-def device_of(captured: Captured) -> str:
-    """Return the type of the device of a step: its target, or that of its first input that is not on the CPU."""
-    if captured.target:
-        return captured.target
-    nodes = captured.graph.graph.find_nodes(op="placeholder")
-    held = (node.meta.get("val") for node in nodes)
-    types = (str(tensor.device.type) for tensor in held if isinstance(tensor, torch.Tensor))
-    return next((kind for kind in types if kind != "cpu"), "cpu")
-
-
 def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], optimizer: Optimizer) -> Mapping[str, int]:
     """Return the contents of memory during the optimizer's step; empty if no optimizer is named."""
     if choices.optimizer is None:
@@ -389,30 +384,6 @@ def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], opti
     if choices.optimizer_memory is not None:
         return after_backward(captured, split, {value.value for value in leaving(captured)})
     return optimizer_step(captured, optimizer, split, device_of(captured))
-
-
-def _check_step(
-    captured: Captured, choices: Choices, step: Mapping[str, int], budget: int, split: Mapping[str, int]
-) -> None:
-    """Refuse a budget that the optimizer's step exceeds: no schedule of forward and backward changes that."""
-    needed = sum(step.values()) + split["reserve"]
-    if not step or needed <= budget or budget <= split["reserve"]:
-        return
-    device = device_of(captured)
-    optimizer = read_optimizer(choices.optimizer)
-    named = optimizer.called(device) or str(choices.optimizer)
-    reserve = f", {format_size(split['reserve'])} of it in reserve" if split["reserve"] else ""
-    said = (
-        f"{_verdict(choices, proved=True)}: optimizer.step() of {named} takes {format_size(needed, both=True)}{reserve}"
-        f"; recomputation does not reduce this; the largest parts are {listed(step, 3)}"
-    )
-    others = optimizer.others(trained_of(captured.recording, captured.parameter_order), device)
-    name, other = min(others, key=lambda entry: entry[1], default=("", step["temporaries"]))
-    if other < step["temporaries"]:
-        least = needed - step["temporaries"] + other
-        fits = "fits" if least <= budget else "does not fit either"
-        said += f"; {name} takes {format_size(least)} and {fits}"
-    raise TooSmallError(said, proved=True)
 
 
 def in_bytes(captured: Captured, choices: Choices) -> Choices:
@@ -480,40 +451,6 @@ def _within(result: Result, least: Result) -> bool:
     return capacity is not None and least.peak_memory["memory"] <= capacity
 
 
-def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices) -> str:
-    """Describe a sufficient budget, the module at its peak, and its fixed part."""
-    result, least = answers
-    reserve = split["reserve"]
-    said = _verdict(choices, proved=result.status is Status.INFEASIBLE)
-    bound = result.memory_bounds["memory"]
-    if least.columns is None:
-        by = "" if bound.task is None else _set_by(captured, result.graph.tasks[bound.task])
-        size = format_size(bound.size + reserve, both=True)
-        return f"{said}: every schedule needs at least {size}{by}; {fixed_parts(captured, split)}"
-    peak, refuted, capacity = least.peak_memory["memory"], bound.size, result.machine.memories[0].capacity or 0
-    if least.answer is not None and least.answer.scope == ALL_SCHEDULES:
-        refuted = max(refuted, least.answer.bound or 0)
-    if refuted >= peak:
-        said += ": the minimum budget is proved to be"
-    else:
-        below = f", as for all below {format_size(refuted + reserve, both=True)}" if refuted > capacity + 1 else ""
-        said += f"{below}: the smallest budget found is"
-    by = _set_by(captured, least.peak_step("memory"))
-    return f"{said} {format_size(peak + reserve, both=True)}{by}; {fixed_parts(captured, split)}"
-
-
-def _verdict(choices: Choices, *, proved: bool) -> str:
-    """State how certain it is that the budget is too small, in the words of `remat solve`."""
-    certain = f"infeasible within {choices.budget}, proved over all schedules"
-    return certain if proved else f"no schedule found within {choices.budget}"
-
-
-def _set_by(captured: Captured, task: str) -> str:
-    known = captured.tasks.get(task)
-    node = None if known is None else captured.joint.nodes.get(known.node)
-    return "" if node is None else f", set by {captured.joint.describe(node.name)}"
-
-
 def plan_of(
     captured: Captured,
     result: Result,
@@ -554,6 +491,7 @@ def plan_of(
         split={**fixed, "gradients": gradients, "activations": peak - counted - gradients},
         peak=peak,
         overhead=float(result.overhead or 0.0),
+        baseline=reference_words(result),
         source="solved",
         operators=digests(captured.recording.lines),
         warnings=notes,

@@ -10,8 +10,9 @@ from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, device_of, plan_of, search_least, split_of, step_of
+from remat.bridges.torch.planning import Plan, plan_of, search_least, split_of, step_of
 from remat.bridges.torch.plans import events_of
+from remat.bridges.torch.target_device import device_of
 from remat.errors import RematError
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of

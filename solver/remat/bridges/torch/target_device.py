@@ -19,12 +19,15 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.bridges.torch.recording import Held, Node, Recording, TorchError
 from remat.bridges.torch.shim import torch
 from remat.errors import OptionError
 from remat.generate.devices import devices, platform
+
+if TYPE_CHECKING:
+    from remat.bridges.torch.capture import Captured
 
 TARGETS = ("cpu", "cuda")
 SIXTEEN_BIT = ("float16", "bfloat16")
@@ -33,6 +36,16 @@ FLASH_HEADS, EFFICIENT_MASKS = 8, 16
 """Multiples to which PyTorch pads the heads of flash attention, and the rows of masks of memory-efficient attention."""
 LAYER_NORM = "aten.native_layer_norm.default"
 ATTENTION = re.compile(r"aten\._scaled_dot_product_\w*attention\w*?(_backward)?\.default")
+
+
+def device_of(captured: Captured) -> str:
+    """Return the type of the device of a step: its target, or that of its first input that is not on the CPU."""
+    if captured.target:
+        return captured.target
+    nodes = captured.graph.graph.find_nodes(op="placeholder")
+    held = (node.meta.get("val") for node in nodes)
+    types = (str(tensor.device.type) for tensor in held if isinstance(tensor, torch.Tensor))
+    return next((kind for kind in types if kind != "cpu"), "cpu")
 
 
 def target_of(target: str | None, costs: Any) -> str:

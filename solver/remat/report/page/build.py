@@ -13,6 +13,7 @@ from typing import Any
 from remat.documents import write_text
 from remat.errors import OptionError
 from remat.messages import printable
+from remat.plugin.proposal import Status
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
@@ -166,7 +167,8 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
         yield " ".join(overhead_line(result, report))
-    yield str(result.status)
+    within = result.optimal_within if result.status is Status.FEASIBLE else None
+    yield f"{result.status}{f', optimal within {within}' if within else ''}"
     yield from (" ".join(line) for line in rank_lines(result.instance))
     yield from (" ".join(line) for line in limiting_lines(result, report))
     if result.lower_bound:
@@ -208,20 +210,21 @@ def _when(head: Mapping[str, Any], index: int, result: Result) -> str:
 
 
 def _of_devices(result: Result) -> list[str]:
-    """Say, for each device of a pipeline, for how many micro-batches it recomputes, and how long it is idle."""
+    """Say how long each device of a pipeline is idle, and, if any recomputes, for how many micro-batches."""
     report = result.report
     assert report is not None
     if result.orders is None or len(result.machine.processors) > MOST_PEAKS or len(result.steps) > MOST_STEPS:
         return []
     rows = [row for row in result.stage_decisions if row.micro_batch is not None]
-    batches = len({row.micro_batch for row in rows})
+    batches, any_again = len({row.micro_batch for row in rows}), any(row.recompute_time for row in rows)
     told = []
     for name in (processor.name for processor in result.machine.processors):
         own = [row for row in rows if row.device == name and row.recompute_time]
         again = len({row.micro_batch for row in own})
         time = f" ({format_time(sum(row.recompute_time for row in own), result.units)})" if own else ""
         idle = format_percent(float(report.idle.get(name, 0)) / (float(report.makespan) or 1.0))
-        told.append(f"{shown_name(name)}: recomputes for {again} of {batches} micro-batches{time}, idle {idle}")
+        work = f"recomputes for {again} of {batches} micro-batches{time}, " if any_again else ""
+        told.append(f"{shown_name(name)}: {work}idle {idle}")
     return told
 
 

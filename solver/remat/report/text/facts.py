@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
 from remat.report.text.readable_names import shown_in_module, shown_name
-from remat.report.text.run_times import reference_words
 from remat.report.text.summary import table
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import by_term
 from remat.report.views.traffic import traffic_by_term
 from remat.solving.facts import Facts
 from remat.solving.overlap_bound import Hiding
+from remat.solving.reference_words import reference_words
 from remat.units import Number, Units, format_size, format_time
 
 MOST_LINKS = 8
@@ -66,7 +66,7 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
         yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
     if facts.reference_time != facts.no_recompute_time and facts.kind != "pipeline":
-        yield "", f"overheads are over the {format_time(facts.reference_time, units)} {reference_words(facts)}"
+        yield "", f"overheads are over {reference_words(facts)}"
     if facts.terms:
         yield from _training_lines(facts)
     yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"

@@ -212,6 +212,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     how = f" ({ending(result.termination, result.default_limit, option)})" if ended else ""
     yield "status", f"{result.status}{how}"
     if result.report is None:
+        yield from _degrees(planned)
         yield from least_budget_lines(result)
         yield from shortfall_lines(result, option=option)
         yield from (("note", note) for note in result.notes)
@@ -237,13 +238,20 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         )
     again = planned.recompute_time
     yield "recomputation", f"{format_time(again, units)} on all devices, {_percent(_share(planned))} of their run time"
+    yield from _degrees(planned)
+    yield from (("note", note) for note in result.notes)
+
+
+def _degrees(planned: Planned) -> Iterator[tuple[str, str]]:
+    """Yield the degrees that were tried if there are several."""
     if len(planned.tried) > 1:
+        units = planned.result.units
         listed = (
             f"{degrees} {'no schedule' if makespan is None else format_time(makespan, units)}"
             for degrees, makespan in planned.tried.items()
         )
-        yield "degrees", f"{planned.degrees}; tried: {'; '.join(listed)}"
-    yield from (("note", note) for note in result.notes)
+        chosen = f"{planned.degrees}" if planned.result.report is not None else f"figures of {planned.degrees}"
+        yield "degrees", f"{chosen}; tried: {'; '.join(listed)}"
 
 
 def _share(planned: Planned) -> float:

@@ -9,18 +9,18 @@ import numpy as np
 
 from remat.graph.taskgraph import GATHERED, BoolArray, IntArray
 from remat.instance.kinds import is_pipeline
-from remat.report.text.overheads import WITHOUT_RECOMPUTATION, over_reference, percent
+from remat.report.text.overheads import WITHOUT_RECOMPUTATION, percent
 from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.decisions.phrases import enumerated
+from remat.solving.reference_words import reference_words
 from remat.solving.result import Result
 from remat.units import Number, Units, format_time
 from remat.verifier import Report
 
 if TYPE_CHECKING:
     from remat.instance import Instance
-    from remat.solving.facts import Facts
 
 NEARLY_ALL = 0.8
 """A resource that is busy for a larger share of the makespan limits the step."""
@@ -146,19 +146,7 @@ def overhead_line(result: Result, report: Report) -> tuple[str, str]:
         reference = format_time(result.reference_time, result.units)
         return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one {WITHOUT_RECOMPUTATION}"
     alone = f"on {shown_name(main[0])} alone " if used > len(main) == 1 else ""
-    what = reference_words(result, alone)
-    return "overhead", over_reference(result.overhead, result.reference_time, result.units, what)
-
-
-def reference_words(timed: Result | Facts, alone: str = "") -> str:
-    """Return the meaning of the reference of an overhead, as the end of a sentence."""
-    if timed.transfer_bound == timed.reference_time > timed.no_recompute_time - timed.exchange_time:
-        return "that mandatory transfers take"
-    if not timed.exchange_time:
-        return f"{alone}{WITHOUT_RECOMPUTATION}"
-    if timed.exchange_time == timed.reference_time:
-        return "that the exchanges between ranks take"
-    return f"{alone}{WITHOUT_RECOMPUTATION}, exchanges overlapped"
+    return "overhead", f"{percent(result.overhead)} over {reference_words(result, alone)}"
 
 
 def main_processors(result: Result, report: Report) -> list[str]:

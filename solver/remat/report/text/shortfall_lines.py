@@ -48,7 +48,12 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
         yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"
     if found.split:
         listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
-        shared = result.instance is not None and result.instance.budgets_are_for_all and found.memory
+        shared = (
+            result.instance is not None
+            and result.instance.budgets_are_for_all
+            and found.memory
+            and len(result.machine.processors) > 1
+        )
         each = " a device, shared equally" if shared else ""
         yield "", f"of training{each}: {listed}"
     helpful = [remedy for remedy in found.remedies if remedy.helps]
@@ -57,7 +62,7 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
         yield "may help" if k == 0 else "", f"{remedy.what}: at least {size(remedy.need)}{still}"
     for remedy in found.remedies:
         if not remedy.helps:
-            yield "in vain", f"{remedy.what}: parameters, gradients and states alone take {size(remedy.need)}"
+            yield "in vain", f"{remedy.what}: {remedy.reason} {size(remedy.need)}"
     if found.budget:
         yield "try", " ".join(f"{option}{budget}" for budget in budgets(found))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.messages import printable
+from remat.plugin.problem import device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.plugin.registry import algorithms
 from remat.plugin.topological_order import in_listed_order
@@ -387,12 +388,22 @@ def _bubbles(bubble: Mapping[str, float]) -> str:
 
 def _without_schedule(result: Result, option: str) -> Iterator[tuple[str, str]]:
     units = result.units
-    given = [memory for memory in result.machine.memories if memory.capacity is not None]
-    for label, memory in _labelled("capacity", given):
-        assert memory.capacity is not None
-        yield label, f"{shown_name(memory.name)}: {format_size(memory.capacity, units, both=True)}"
+    for label, (name, size) in _labelled("capacity", _capacities(result)):
+        yield label, f"{name}: {format_size(size, units, both=True)}"
     yield from least_budget_lines(result)
     yield from shortfall_lines(result, option=option)
+
+
+def _capacities(result: Result) -> list[tuple[str, int]]:
+    """Return the name and the capacity of each limited memory; the devices of a pipeline once if they are alike."""
+    memories, named = result.machine.memories, list[tuple[str, int]]()
+    devices = device_memories(result.instance, result.machine) if result.instance is not None else set[int]()
+    alike = len(devices) > 1 and len({memories[index].capacity for index in devices}) == 1
+    for index, memory in enumerate(memories):
+        again = alike and index in devices
+        if memory.capacity is not None and not (again and index != min(devices)):
+            named.append(("every device" if again else shown_name(memory.name), memory.capacity))
+    return named
 
 
 def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:

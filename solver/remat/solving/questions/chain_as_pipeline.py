@@ -7,14 +7,16 @@ pipeline cannot express it (`_refusals`). Therefore a plan is valid for the chai
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from remat.errors import OptionError
+from remat.graph.machine import Machine, Memory
 from remat.instance.chain import ChainInstance, Stage
 from remat.instance.machine import ANY
 from remat.solving.budget import Budget
 from remat.solving.relative_budget import plain_budget, share_of
-from remat.units import Units, format_size, parse_budget
+from remat.units import Units, parse_budget
 
 CARRIED = frozenset(
     {
@@ -46,6 +48,14 @@ REFUSED = frozenset(
 """Fields that are refused where they differ from their default, or name another memory than the working memory."""
 
 
+MEANINGS = {
+    "devices": "the number of devices",
+    "micro_batches": "the number of micro-batches of a step",
+    "link": "the bandwidth of the link between two devices",
+}
+"""What a pipeline needs and a chain does not define, by argument."""
+
+
 def document_of_chain(
     chain: ChainInstance, devices: int | None, micro_batches: int | None, link: str | float | None
 ) -> dict[str, Any]:
@@ -59,10 +69,9 @@ def document_of_chain(
     wanted = {"devices": devices, "micro_batches": micro_batches, "link": link}
     for name, value in wanted.items():
         if value is None:
-            raise OptionError(
-                "a chain does not define it: give devices, micro-batches of a step, and the link between two devices",
-                argument=name,
-            )
+            others = [MEANINGS[other] for other, given in wanted.items() if given is None and other != name]
+            more = f"; nor {' and '.join(others)}" if others else ""
+            raise OptionError(f"a chain does not define {MEANINGS[name]}{more}", argument=name)
     for reason in _refusals(chain):
         raise OptionError(reason, argument="instance")
     static = static_bytes(chain)
@@ -76,7 +85,7 @@ def document_of_chain(
     device: dict[str, Any] = {"name": "gpu", "count": devices}
     capacity = _capacity(chain)
     if capacity is not None:
-        capacity = _less(capacity, static, chain.units.build())
+        capacity = max(0, capacity - static)
     return {
         "schema": "remat.instance/3",
         "kind": "pipeline",
@@ -100,7 +109,7 @@ def static_bytes(chain: ChainInstance) -> int:
 
 
 def without_static(budget: Budget, static: int, units: Units) -> Budget:
-    """Return a budget less the static bytes of each device; shares refer to a peak without these bytes."""
+    """Return a budget less the static bytes of each device, at least 0; shares refer to a peak without these bytes."""
     if isinstance(budget, Mapping):
         return {name: size if size is None else _sized(size, static, units) for name, size in budget.items()}
     return budget if budget is None else _sized(budget, static, units)
@@ -114,16 +123,31 @@ def _sized(size: float | str, static: int, units: Units) -> float | str:
         bytes_ = parse_budget(plain, units)
     except ValueError as error:
         raise OptionError(str(error), argument="budget") from None
-    return _less(bytes_, static, units)
+    return max(0, bytes_ - static)
 
 
-def _less(size: int, static: int, units: Units) -> int:
-    if size < static:
-        raise OptionError(
-            f"{format_size(size, units)} is less than the static memory of the chain, {format_size(static, units)}",
-            argument="budget",
-        )
-    return size - static
+def with_static(machine: Machine, budget: Budget, chain: ChainInstance) -> Machine:
+    """Return the machine of a plan with the static bytes of the chain on each device, and its capacities as given.
+
+    A budget of less than the static bytes is a capacity of 0 during planning (`without_static`), not here.
+    """
+    static, units, own = static_bytes(chain), chain.units.build(), _capacity(chain)
+    devices = {processor.memory for processor in machine.processors}
+
+    def capacity(memory: Memory) -> int | None:
+        size = budget.get(memory.name) if isinstance(budget, Mapping) else budget
+        if memory.capacity is None:
+            return None
+        plain = own if size is None else plain_budget(size)
+        if plain is None or share_of(plain) is not None:
+            return memory.capacity + static
+        return parse_budget(plain, units)
+
+    memories = tuple(
+        replace(memory, capacity=capacity(memory), static=static) if index in devices else memory
+        for index, memory in enumerate(machine.memories)
+    )
+    return replace(machine, memories=memories)
 
 
 def _refusals(chain: ChainInstance) -> Iterator[str]:

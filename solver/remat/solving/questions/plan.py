@@ -25,7 +25,7 @@ from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak, setting_task, smallest_named
 from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
-from remat.solving.questions.chain_as_pipeline import document_of_chain, static_bytes, without_static
+from remat.solving.questions.chain_as_pipeline import document_of_chain, static_bytes, with_static, without_static
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.prober import Effort, Prober
@@ -33,6 +33,7 @@ from remat.solving.result import Result
 from remat.units import Number, format_size
 
 if TYPE_CHECKING:
+    from remat.graph.machine import Machine
     from remat.plugin.cancel import Cancel
 
 OBJECTIVES = ("sample", "makespan")
@@ -160,6 +161,7 @@ def plan(
     given = load(instance)
     static = static_bytes(given) if isinstance(given, ChainInstance) else 0
     base = pipeline_of(given, devices=devices, micro_batches=micro_batches, link=link)
+    asked = budget
     if static:
         budget = without_static(budget, static, given.units.build())
     ways = list(ways_of(base, list(data), list(zero), tensor, budget, options or {}))
@@ -169,23 +171,30 @@ def plan(
     if best.result.report is None:
         best = _without_plan(best, found, ways, options or {}, control, deadline)
     tried = {one.degrees: one.result.makespan for one in found} | {best.degrees: best.result.makespan}
-    return replace(_with_static(best, static) if static else best, tried=tried)
+    if static and isinstance(given, ChainInstance):
+        best = _with_static(best, static, with_static(best.result.machine, asked, given))
+    return replace(best, tried=tried)
 
 
-def _with_static(planned: Planned, static: int) -> Planned:
-    """Return a plan that says how much static memory each device holds besides; the smallest budget includes it."""
+def _with_static(planned: Planned, static: int, machine: Machine) -> Planned:
+    """Return a plan that says how much static memory each device also holds.
+
+    Minimum budgets include it. The bounds of an answer without a schedule include it, too, and so does its machine.
+    """
     result = planned.result
     least = result.least_budget
     size = format_size(static, result.units)
-    note = f"each device also holds {size} of static memory: budgets include it, and peaks do not"
-    return replace(
-        planned,
-        result=replace(
-            result,
-            notes=(*result.notes, note),
-            least_budget=None if least is None else replace(least, size=least.size + static),
-        ),
-    )
+    own = replace(result, least_budget=None if least is None else replace(least, size=least.size + static))
+    if result.report is not None:
+        note = f"each device also holds {size} of static memory: budgets include it, and peaks do not"
+        return replace(planned, result=replace(own, notes=(*own.notes, note)))
+    total, names = own.total_bound, {machine.memories[processor.memory].name for processor in machine.processors}
+    bounds = {
+        name: bound._replace(size=bound.size + static) if name in names else bound
+        for name, bound in own.memory_bounds.items()
+    }
+    whole = None if total is None else total._replace(size=total.size + static * len(names))
+    return replace(planned, result=replace(own, machine=machine, memory_bounds=bounds, total_bound=whole))
 
 
 def _solve_all(

@@ -25,7 +25,7 @@ from remat.instance import load
 from remat.solving.host_order.moving import Moved
 from remat.solving.result import Result
 from remat.solving.verifying import examine
-from remat.units import Number, format_size, format_time, parse_bandwidth, parse_budget
+from remat.units import Number, format_percent, format_size, format_time, parse_bandwidth, parse_budget
 
 CPU = "cpu"
 
@@ -152,18 +152,41 @@ def whole_step(
     return examine(load(instance), builder.schedule()).as_result()
 
 
-def updates_line(whole: Result, host: Mapping[str, int], moved: Moved) -> str:
-    """Describe the host and the time of a step in one line."""
+def host_line(whole: Result, host: Mapping[str, int]) -> str:
+    """Describe the contents of the host in one line."""
     rest = {"values": whole.peak_memory[HOST] - sum(host.values())}
     parts = ", ".join(f"{name} {format_size(size)}" for name, size in {**host, **rest}.items() if size)
+    return f"host {format_size(whole.peak_memory[HOST])}: {parts}"
+
+
+def step_words(whole: Result, alone: Number) -> str:
+    """Describe the time of a whole step, and what it spends most of this time on.
+
+    Parameters
+    ----------
+    whole : Result
+        See `whole_step`.
+    alone : int or float
+        Time of forward and backward without recomputation, without a host.
+    """
     assert whole.makespan is not None
-    assert moved.result.makespan is not None
+    assert whole.report is not None
     units = whole.units
-    step, device = format_time(whole.makespan, units), format_time(moved.result.makespan, units)
+    names = {
+        link.channel: f"copies to the {whole.machine.memories[link.target].name} take" for link in whole.machine.links
+    }
+    names |= {one.name: "computation on the device takes" for one in whole.machine.processors}
+    names[CPU] = "updates at the host take"
+    longest, busy = max(whole.report.busy.items(), key=lambda entry: entry[1])
+    share = format_percent(busy / whole.makespan) if whole.makespan else "-"
     return (
-        f"host {format_size(whole.peak_memory[HOST])}: {parts}; "
-        f"a step takes {step} with updates at the host; forward and backward end after {device}"
+        f"{format_time(whole.makespan, units)}, {_times(whole.makespan, alone)}the {format_time(alone, units)} of "
+        f"forward and backward without recomputation: {names[longest]} {format_time(busy, units)} of it ({share})"
     )
+
+
+def _times(time: Number, other: Number) -> str:
+    return f"{time / other:.3g} times " if other else "instead of "
 
 
 class _Builder:
