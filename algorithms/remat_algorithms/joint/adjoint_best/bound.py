@@ -54,6 +54,10 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     each, is subtracted. `taped_runs` counts the runs where tapes take more bytes than states; then the minimum over k
     becomes one over the bytes in memory during a backward (`_taped`).
 
+    With the minimum sizes and times of all steps, the recurrence of `reversal_table` gives the optimum for equal steps
+    in one memory, and for one slow memory a bound close to it. It applies to loops for which its table is not too
+    large.
+
     Parameters
     ----------
     problem : Problem
