@@ -1,4 +1,4 @@
-"""The gap between `adjoint-best` and its lower bound, on drawn loops of unequal steps with two or three levels."""
+"""The gap between `adjoint-best` and its lower bound, on drawn loops of unequal steps and on loops of equal steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import random
 import statistics
 import sys
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import remat
@@ -65,10 +67,46 @@ def measure(count: int, seconds: float | None) -> list[list[object]]:
     ]
 
 
+def equal_steps() -> Iterator[tuple[tuple[int, int, int, int], dict[str, Any], int | None]]:
+    """Yield tape size (0: no tapes), steps, slots and levels of loops of equal steps, their document and budget.
+
+    With one level, the slots are bytes of the one memory beside a state, an adjoint and a tape. A second one is a disk.
+    """
+    units = {"time": "unit", "memory": "unit"}
+    disk = {"name": "disk", "write_time": 2, "read_time": 2}
+    for tape, steps, slots in product((0, 1, 3), (100, 600, 2000), (4, 15, 50)):
+        document = {"schema": "remat.instance/1", "kind": "adjoint", "units": units, "steps": steps}
+        document |= {"tape_size": tape} if tape else {}
+        yield (tape, steps, slots, 1), document, slots + 2 + tape
+        yield (tape, steps, slots, 2), document | {"storage": [{"name": "ram", "slots": slots}, disk]}, None
+
+
+def measure_equal(seconds: float | None) -> tuple[list[list[object]], list[list[object]]]:
+    """Solve loops of equal steps; one row for each, and a summary with and without tapes."""
+    rows: list[list[object]] = []
+    gaps: dict[str, list[float]] = {"without": [], "with": []}
+    for figures, document, budget in equal_steps():
+        with Stopwatch() as watch:
+            result = remat.solve(document, algorithm="adjoint-best", budget=budget, time_limit=seconds)
+        assert result.makespan is not None
+        gap = result.makespan / result.lower_bound - 1
+        gaps["with" if figures[0] else "without"].append(gap)
+        rows.append([*figures, result.makespan, result.lower_bound, f"{gap:.2%}", watch.cpu])
+    summary = [
+        [name, len(each), sum(gap < 0.05 for gap in each), sum(gap == 0 for gap in each), f"{max(each):.2%}"]
+        for name, each in gaps.items()
+    ]
+    return rows, summary
+
+
 def run(count: int = 50, seconds: float | None = None) -> None:
-    """Print the table."""
+    """Print the tables."""
     header = ["levels", "loops", "mean gap", "largest", "proved", "CPU s"]
     table("Unequal steps on storage levels: adjoint-best above its lower bound", header, measure(count, seconds))
+    rows, summary = measure_equal(10.0 if seconds is None else seconds)
+    columns = ["tape", "steps", "slots", "levels", "time", "bound", "gap", "CPU s"]
+    table("Equal steps: adjoint-best above its lower bound", columns, rows)
+    table("Equal steps: summary", ["tapes", "loops", "gap below 5 %", "no gap", "largest"], summary)
 
 
 if __name__ == "__main__":

@@ -58,21 +58,21 @@ class TapePlan:
         self.tape(step, keep=step == self.n - 1)
         self.back(step)
 
-    def store_tape(self, step: int) -> None:
-        """Move a step's tape to storage."""
-        self._copy(self.n + 1 + step, 0, self.level, drop=True)
+    def store_tape(self, step: int, level: int | None = None) -> None:
+        """Move a step's tape to storage; `level` if not to that of the plan."""
+        self._copy(self.n + 1 + step, 0, self.level if level is None else level, drop=True)
 
-    def fetch_tape(self, step: int) -> None:
+    def fetch_tape(self, step: int, level: int | None = None) -> None:
         """Move a step's tape back."""
-        self._copy(self.n + 1 + step, self.level, 0, drop=True)
+        self._copy(self.n + 1 + step, self.level if level is None else level, 0, drop=True)
 
-    def store_state(self, step: int) -> None:
+    def store_state(self, step: int, level: int | None = None) -> None:
         """Copy the live x_step to storage."""
-        self._copy(step, 0, self.level, drop=False)
+        self._copy(step, 0, self.level if level is None else level, drop=False)
 
-    def fetch_state(self, step: int, *, last: bool) -> None:
+    def fetch_state(self, step: int, level: int | None = None, *, last: bool) -> None:
         """Copy or, at `last`, move x_step back."""
-        self._copy(step, self.level, 0, drop=last)
+        self._copy(step, self.level if level is None else level, 0, drop=last)
 
     def discard_state(self, step: int) -> None:
         """Remove x_step from storage."""

@@ -2,9 +2,11 @@
 
 The parts run in this order, and each tries to beat the best schedule found before:
 
-1. Every other algorithm for adjoints that accepts the instance (`initial_schedules`): the result is never worse than
-   any of them. Loops of moderate length also run as chains: in `rotor-float` for the working memory alone, with states
-   and tapes, and in `remat-offload-best` with storage, to which any value may be moved.
+1. For equal steps with tapes, the schedule of `reversal_schedules`. It is optimal in one memory if tapes have at least
+   the size of states, and these of adjoints. Then every other algorithm for adjoints that accepts the instance
+   (`initial_schedules`): the result is never worse than any of them. Loops of moderate length also run as chains: in
+   `rotor-float` for the working memory alone, with states and tapes, and in `remat-offload-best` with storage, to which
+   any value may be moved.
 2. Tables over ranges of steps: one over bytes of the working memory and free bytes or prices of levels
    (`working_table`), one over free bytes of all levels (`persistent_table`), and in one memory one over blocks of steps
    and free bytes (`block_table`). They give the best persistent schedule, except where a level has a price, sizes are
@@ -42,6 +44,7 @@ from remat.plugin import (
     Steps,
     Termination,
 )
+from remat_algorithms.adjoint.applicability import uniform_adjoint
 from remat_algorithms.joint.adjoint_best.block_table import LITTLE_WORK, MUCH_WORK, BlockTable
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.initial_schedules import (
@@ -145,6 +148,9 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumben
     """Run all parts except constraint programming; fill `best`."""
     model = Model.of(problem)
     bound: Number = problem.no_recompute_time
+    early = problem.chain.saves and uniform_adjoint(problem)  # takes little time, and often ends the search
+    if early:
+        bound = max(bound, lower_bound(problem, context))
     for start in starts(problem, context, options.iterations):
         if isinstance(start, Proposal):
             return start
@@ -154,7 +160,7 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumben
             break  # proved: no other start is better
     if model is None and best.makespan > bound and not context.stopped:
         _one_at_a_time(problem, options, best, bound)
-    if best.makespan > bound:
+    if best.makespan > bound and not early:
         # A closed form takes no time; the tables of others end at once if no time is left.
         bound = max(bound, lower_bound(problem, context))
     if model is None or best.makespan <= bound:

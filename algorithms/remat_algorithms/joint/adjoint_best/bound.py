@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 
@@ -15,8 +16,10 @@ from remat.plugin import Context, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
 from remat_algorithms.joint.adjoint_best.capacity_prices import capacity_prices
+from remat_algorithms.joint.adjoint_best.reversal_table import EqualSteps, least_time
 from remat_algorithms.joint.adjoint_best.taped_runs import least_runs
 from remat_algorithms.kit.binomial import advances
+from remat_algorithms.kit.integral_bounds import raised
 
 MOST_WORK = 10**9
 MOST_STEPS = 1500
@@ -51,6 +54,10 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     each, is subtracted. `taped_runs` counts the runs where tapes take more bytes than states; then the minimum over k
     becomes one over the bytes in memory during a backward (`_taped`).
 
+    With the minimum sizes and times of all steps, the recurrence of `reversal_table` gives the optimum for equal steps
+    in one memory, and for one slow memory a bound close to it. It applies to loops for which its table is not too
+    large.
+
     Parameters
     ----------
     problem : Problem
@@ -76,6 +83,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
         best = max(best, _with_slow_levels(problem, facts, quick, slots, context) - early)
     if chain.saves:
         best = max(best, _taped(problem, room))
+    best = max(best, _by_recurrence(problem, room, context))
     capacity = capacities[0]
     if capacity is not None and not chain.saves and not facts.is_long(slots):
         alone = capacity - chain.static_memory
@@ -233,6 +241,36 @@ def _taped(problem: Problem, room: int | None) -> Number:
             moved = partial(_moved, crossing, largest)
             best = max(best, _least_sum(repeated, moved, max(1, crossing.room), most))
     return best
+
+
+def _by_recurrence(problem: Problem, room: int | None, context: Context) -> Number:
+    """Return a bound on the time of repeated runs and mandatory transfers by `reversal_table`."""
+    chain, once = problem.chain, problem.chain.length
+    runs = np.minimum(chain.forward_time, chain.saving_forward_time) if chain.saves else chain.forward_time
+    least: Number = runs[:once].min().item()
+    loop = EqualSteps(
+        steps=once if chain.saves else once + 1,
+        state=int(chain.activation_size[: once + 1].min()),
+        adjoint=int(chain.gradient_size.min()),
+        tape=int(chain.saved_size[:once].min()) if chain.saves else None,
+        forward=least,
+    )
+    sweep: Number = 0 if chain.saves else chain.forward_time[:once].sum().item()
+    found: list[Number] = [0]
+
+    def add(time: Fraction, spared: Number = 0) -> None:
+        if time:
+            found.append(sweep + raised(problem, time - once * Fraction(least) - Fraction(spared)))
+
+    if room is not None:
+        add(least_time(loop, room, slow=False, stopped=lambda: context.stopped))
+    for quick in _quick_memories(problem, max(loop.state, loop.tape or 0)):
+        crossing = _Crossing.of(problem, quick)
+        if crossing is not None:
+            write, read = (start + rate for start, rate in zip(crossing.starts, crossing.rates, strict=True))
+            moving = replace(loop, write=write, read=read)
+            add(least_time(moving, crossing.room, slow=True, stopped=lambda: context.stopped), crossing.spared)
+    return max(found)
 
 
 def _moved(crossing: _Crossing, largest: int, size: int) -> Number:

@@ -1,4 +1,7 @@
-"""Initial schedules of `adjoint-best`: the schedules of other algorithms, each with a share of the time."""
+"""Initial schedules of `adjoint-best`: its own for equal steps with tapes, and those of other algorithms.
+
+Each algorithm has a share of the time.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from remat.plugin import (
 )
 from remat_algorithms.adjoint.applicability import uniform_adjoint
 from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.joint.adjoint_best.reversal_schedules import schedules
 from remat_algorithms.kit.delegation import asked
 from remat_algorithms.kit.makespan import makespan_of
 
@@ -97,9 +101,10 @@ def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]
 
 
 def _asked(problem: Problem, context: Context, rounds: int = OFFLOADING_ROUNDS) -> Iterator[tuple[str, Proposal]]:
-    """Run the other algorithms that accept the instance, quick ones first, then those for chains."""
+    """Plan equal steps, run the other algorithms that accept the instance, quick ones first, then those for chains."""
     short, long = problem.chain.length <= MOST_QUICK, problem.chain.length > MOST_SQUARED
     found, equal = False, uniform_adjoint(problem)
+    yield from (("states and tapes", planned) for planned in schedules(problem, context))
     for entry in _others():
         if context.stopped and not (short and entry.name in QUICK):
             continue
