@@ -6,12 +6,16 @@ MIB = 1 << 20
 class Blocks:
     """Segments in the order of their reservation, each a list of [size, is free]; one pool for small requests."""
 
-    def __init__(self):
+    def __init__(self, capacity=None):
         self.segments = []  # (address, is small, blocks)
+        self.capacity, self.end = capacity, 0
 
     @property
     def reserved(self):
         return sum(size for _, _, blocks in self.segments for size, _ in blocks)
+
+    def exceeds(self, wanted):
+        return self.capacity is not None and self.reserved + wanted > self.capacity
 
     def free_blocks(self, small):
         found = []
@@ -33,7 +37,12 @@ class Blocks:
                 wanted = 20 * MIB
             else:
                 wanted = (size + 2 * MIB - 1) // (2 * MIB) * 2 * MIB
-            self.segments.append((self.reserved, small, [[wanted, True]]))
+            if self.exceeds(wanted):  # a retry follows the release of every segment that is one free block
+                self.segments = [one for one in self.segments if one[2] != [[one[2][0][0], True]]]
+                if self.exceeds(wanted):
+                    return None
+            self.segments.append((self.end, small, [[wanted, True]]))
+            self.end += wanted
             fitting = [block for block in self.free_blocks(small) if block[0] >= size]
         whole, address, number, place = min(fitting)
         blocks = self.segments[number][2]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.errors import InstanceError, OptionError
+from remat.solving.verifying import examine
 from remat.testing import strategies
 from remat.verifier.residencies import residencies_of
 from tests.oracles import layouts
@@ -264,3 +265,106 @@ def test_malformed_addresses_are_named(path, value, message):
     place[path[-1]] = value
     with pytest.raises(InstanceError, match=message):
         remat.verify(chain(), document)
+
+
+def test_an_address_whose_end_is_beyond_the_largest_integer():
+    instance = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "tasks": [{"id": "A", "time": 1, "reads": [], "writes": ["a"], "required": True}],
+        "values": [{"id": "a", "size": 2**62}],
+    }
+    document = laid_out(instance).to_dict()
+    assert rules(instance, document) == set()
+    document["addresses"][0]["offset"] = 2**62
+    assert rules(instance, document) == {"address-range"}
+
+
+def moved_in_parts():
+    """A value that leaves in two parts and returns in two, beside an output in place; laid out in both memories."""
+    instance = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "machine": HOST,
+        "tasks": [
+            {"id": "A", "time": 1, "reads": [], "writes": ["a"]},
+            {"id": "B", "time": 4, "reads": [], "writes": ["b"]},
+            {"id": "C", "time": 1, "reads": ["a", "b"], "writes": ["c"], "in_place": True},
+            {"id": "D", "time": 1, "reads": ["a", "c"], "writes": ["d"], "workspace": 3, "required": True},
+        ],
+        "values": [{"id": name, "size": size} for name, size in (("a", 8), ("b", 4), ("c", 2), ("d", 1))],
+    }
+    moves = (("gpu", "host"), ("host", "gpu"))
+    away, back = ({"copy": "a", "from": one, "to": other, "bytes": 4, "drop": True} for one, other in moves)
+    last = {"run": "D", "drop": ["a", "c"]}
+    steps = [{"run": "A"}, away, away, {"run": "B"}, back, back, {"run": "C", "drop": ["b"]}, last]
+    examined = examine(instance, steps)
+    assert examined.report.ok
+    for memory in ("gpu", "host"):
+        examined = examined.with_addresses(remat.layout(examined, memory=memory))
+    document = examined.as_result().to_dict()
+    assert rules(instance, document) == set()
+    return instance, document
+
+
+def row_of(document, value, memory="gpu", place=0):
+    return [row for row in document["addresses"] if row.get("value") == value and row["memory"] == memory][place]
+
+
+def test_a_value_moved_in_parts_keeps_one_range():
+    _, document = moved_in_parts()
+    rows = [row for row in document["addresses"] if row.get("value") == "a"]
+    assert sorted(row["memory"] for row in rows) == ["gpu", "gpu", "host"]
+    assert {row["size"] for row in rows} == {8}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # A residency that is shortened or prolonged by a step.
+        (lambda d: row_of(d, "a").update(last=row_of(d, "a")["last"] - 1), {"address-unknown", "address-missing"}),
+        (lambda d: row_of(d, "a").update(last=row_of(d, "a")["last"] + 1), {"address-unknown", "address-missing"}),
+        (lambda d: row_of(d, "b").update(first=row_of(d, "b")["first"] + 1), {"address-unknown", "address-missing"}),
+        # A second range for the other half, at the same place and beyond; the first one cut to its half.
+        (lambda d: d["addresses"].append(row_of(d, "a", "host") | {"size": 4}), {"address-unknown"}),
+        (lambda d: d["addresses"].append(row_of(d, "a", "host") | {"offset": 8}), {"address-unknown"}),
+        (lambda d: row_of(d, "a", "host").update(size=4), {"address-range"}),
+        # A residency under the name of another memory, or of another value.
+        (lambda d: row_of(d, "a").update(memory="host"), {"address-unknown", "address-missing"}),
+        (lambda d: row_of(d, "a", "host").update(memory="gpu"), {"address-unknown", "address-missing"}),
+        (lambda d: row_of(d, "b").update(value="c"), {"address-unknown", "address-missing"}),
+        # Beyond the arena, and beyond the capacity, of the other memory.
+        (lambda d: row_of(d, "a", "host").update(offset=1), {"address-range"}),
+        (lambda d: (row_of(d, "a", "host").update(offset=5), d["arenas"][1].update(size=13)), {"address-range"}),
+        # The output of C in place over an input that C does not free.
+        (lambda d: row_of(d, "c").update(offset=row_of(d, "a", place=1)["offset"]), {"address-overlap"}),
+        # A workspace over what its run reads, and over what it writes.
+        (lambda d: workspace(d).update(offset=row_of(d, "a", place=1)["offset"]), {"address-overlap"}),
+        (lambda d: row_of(d, "d").update(offset=workspace(d)["offset"]), {"address-overlap"}),
+        (lambda d: workspace(d).update(workspace="C"), {"address-unknown", "address-missing"}),
+        # The memory is not laid out, with and without its rows.
+        (lambda d: d["arenas"].pop(), {None}),
+        (lambda d: d["addresses"].clear(), {"address-missing"}),
+    ],
+)
+def test_further_corruptions_are_caught(change, expected):
+    instance, document = moved_in_parts()
+    document["machine"]["memories"][1]["capacity"] = 12
+    change(document)
+    assert found(instance, document) == expected
+
+
+def workspace(document):
+    return next(row for row in document["addresses"] if "workspace" in row)
+
+
+@pytest.mark.parametrize("key", ["offset", "size", "first", "last"])
+@pytest.mark.parametrize(
+    "value", [-1, 2**62 + 1, 2**64, 10**40, True, False, 1.0, 0.5, float("nan"), float("inf"), "0", None, [], {}]
+)
+def test_numbers_of_addresses_are_whole(key, value):
+    instance, document = moved_in_parts()
+    row_of(document, "b")[key] = value
+    with pytest.raises(InstanceError, match=rf"\$\.addresses\[\d+\]\.{key}: expected ") as caught:
+        remat.verify(instance, document)
+    assert len(str(caught.value)) <= 300

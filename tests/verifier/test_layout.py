@@ -143,3 +143,21 @@ def test_many_ranges_are_kept_in_chunks():
     offset = offset.copy()
     offset[17] += 1
     assert rules(replace(placed, offset=offset)) == {"address-overlap"}
+
+
+def test_an_end_beyond_the_largest_integer_is_beyond_the_memory():
+    """The sum of an offset and a size may exceed int64, although both are legal."""
+    largest = 2**62
+    placed = Placed(
+        first=np.array([0]),
+        last=np.array([1]),
+        size=np.array([largest]),
+        offset=np.array([largest]),
+        names=("a",),
+        arena=largest,
+    )
+    assert rules(placed) == {"address-range"}
+    assert rules(replace(placed, offset=np.array([0]))) == set()
+    two = {"first": np.array([0, 0]), "last": np.array([1, 1]), "names": ("a", "b"), "arena": None}
+    same = replace(placed, **two, size=np.array([largest, largest]), offset=np.array([largest, largest]))
+    assert "address-overlap" in rules(same)

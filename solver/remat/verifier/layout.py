@@ -15,6 +15,9 @@ import numpy as np
 from remat.graph.taskgraph import IntArray
 from remat.verifier.findings import Findings
 
+HIGHEST = 2**63 - 1
+"""Ends beyond the range of int64 are cut to this number, which is beyond every memory."""
+
 CHUNK = 1000
 """Ranges that are kept in one list; twice as many are split."""
 
@@ -70,7 +73,7 @@ def check_layout(placed: Placed, findings: Findings, step_of: IntArray | None = 
         step = None if step_of is None or step_of[row] < 0 else int(step_of[row])
         findings.add(step, rule, f"{placed.names[row]} {text}")
 
-    end = placed.offset + placed.size
+    end = _ends(placed)
     for row in np.flatnonzero(placed.offset < 0).tolist():
         tell(row, "address-range", f"is at {placed.offset[row]}, below the memory")
     if placed.arena is not None:
@@ -96,6 +99,11 @@ def check_layout(placed: Placed, findings: Findings, step_of: IntArray | None = 
     return int(end.max()) if len(end) else 0
 
 
+def _ends(placed: Placed) -> IntArray:
+    """Return the address after each residency."""
+    return np.minimum(placed.offset, HIGHEST - placed.size) + placed.size
+
+
 def _overlaps(placed: Placed) -> Iterator[tuple[int, int]]:
     """Yield each residency that overlaps an earlier one in time and address, with one of those earlier ones."""
     hosts: dict[int, set[int]] = {}
@@ -109,7 +117,7 @@ def _overlaps(placed: Placed) -> Iterator[tuple[int, int]]:
     events = np.lexsort((kind, time))
     kept = np.tile((placed.size > 0) & (placed.first < placed.last), 2)
     in_use = _Ranges()
-    offset, end = placed.offset.tolist(), (placed.offset + placed.size).tolist()
+    offset, end = placed.offset.tolist(), _ends(placed).tolist()
     nothing: set[int] = set()
     for event in events[kept[events]].tolist():
         if event < count:
