@@ -57,6 +57,7 @@ def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings)
     """Simulate placed steps and report the rules that they break, except memory capacities."""
     if steps.start is None:
         raise ValueError("steps without start times are placed before they are verified")
+    starts = steps.start
     graph = settled(graph, machine, steps, findings)
     valid, link = _check_shapes(graph, machine, steps, findings)
     duration = durations(graph, machine, steps, valid=valid, link=link)
@@ -66,8 +67,8 @@ def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings)
     uses = _occupied(graph, machine, steps, valid, link)
 
     def simulated(found: Findings, *, apart: bool) -> Followed:
-        occupying = build_timeline(steps.start, duration, apart=apart)
-        timeline = build_timeline(steps.start, duration + delay, apart=apart) if delay.any() else occupying
+        occupying = build_timeline(starts, duration, apart=apart)
+        timeline = build_timeline(starts, duration + delay, apart=apart) if delay.any() else occupying
         run_count = _check_counts(graph, steps, timeline, valid, found)
         residency = follow_values(graph, machine, steps, timeline, valid, found)
         _check_ends(graph, machine, residency, found)
