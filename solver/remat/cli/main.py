@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(500_000, 10, 10)
     session = Session(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _remarks_as_lines(session), _shown_as_typed(session.arguments):
+        with _interrupts_as_such(), _remarks_as_lines(session), _shown_as_typed(session.arguments):
             code = _run(session.arguments, session)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
@@ -192,6 +192,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _internal(error, session)
     except SystemExit as stop:  # exit codes are for answers; a plug-in, for example, must not set one
         return _internal(RuntimeError(f"code other than remat tried to exit with code {stop.code!r:.60}"), session)
+
+
+@contextmanager
+def _interrupts_as_such() -> Iterator[None]:
+    """Raise an interrupt that Python wraps: up to 3.11, one of `__set_name__`, while a class is made, is the cause."""
+    try:
+        yield
+    except RuntimeError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            cause = cause.__cause__
+        raise
 
 
 SIZED = ("-b", "--budget", "--capacity")
