@@ -13,7 +13,7 @@ def run() -> int:
         from remat.cli.main import main
     except KeyboardInterrupt:
         exec("")  # clears the interpreter's memory of an interrupt during `exec`, see `remat.cli.main`
-        print("Error: interrupted", file=sys.stderr)
+        sys.stderr.write("Error: interrupted\n")
         return 130
     code = main()
     if code != 130:  # an interrupt at the interpreter's exit does not change the exit code

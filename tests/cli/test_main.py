@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -137,6 +139,7 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
         (MemoryError(), 1, "out of memory"),
         (click.ClickException("odd"), 2, "odd"),
         (BrokenPipeError(), 141, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "cannot write the output: No space left on device"),
     ],
 )
 def test_outcomes_have_exit_codes(
@@ -297,6 +300,19 @@ def test_help_text_names_only_real_commands() -> None:
     for line in HELP.splitlines():
         if line.startswith("  remat "):
             assert line.split()[1] in COMMANDS
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["solve", "--help"], ["--version"], ["algorithms"], ["explain", "gap"]]
+)
+def test_a_full_disk_is_no_internal_error(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "remat", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: cannot write ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_interrupt_of_the_imports_has_its_exit_code():

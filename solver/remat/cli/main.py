@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -189,6 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE:
+            abandon(sys.stdout)  # what is left of the answer cannot be written, either
+            return _complain(f"cannot write the output: {error.strerror}", ExitCode.USAGE)
         return _internal(error, session)
     except SystemExit as stop:  # exit codes are for answers; a plug-in, for example, must not set one
         return _internal(RuntimeError(f"code other than remat tried to exit with code {stop.code!r:.60}"), session)
@@ -234,6 +238,9 @@ def _typed_sizes(arguments: Sequence[str]) -> Iterator[str]:
         elif word.startswith("-b"):
             yield word[2:]
 
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a write to a stream: the disk is full, or broken."""
 
 AGAIN = "run it again with -v (or REMAT_DEBUG=1) for the traceback"
 
