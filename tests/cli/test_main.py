@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -122,14 +124,22 @@ def test_internal_errors_with_traceback(run: Run, tiny: str, zoo: Zoo, monkeypat
     assert main(["solve", tiny, "-a", "crash"]) == ExitCode.INTERNAL
 
 
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    """Return an error with a cause."""
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "interrupted"),
+        (caused(RuntimeError("Error calling __set_name__"), KeyboardInterrupt()), 130, "interrupted"),
         (click.Abort(), 130, "interrupted"),
         (MemoryError(), 1, "out of memory"),
         (click.ClickException("odd"), 2, "odd"),
         (BrokenPipeError(), 141, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "cannot write the output: No space left on device"),
     ],
 )
 def test_outcomes_have_exit_codes(
@@ -290,6 +300,29 @@ def test_help_text_names_only_real_commands() -> None:
     for line in HELP.splitlines():
         if line.startswith("  remat "):
             assert line.split()[1] in COMMANDS
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["solve", "--help"], ["--version"], ["algorithms"], ["explain", "gap"]]
+)
+def test_a_full_disk_is_no_internal_error(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "remat", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: cannot write ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_of_the_imports_has_its_exit_code():
+    code = (
+        "import builtins; real = builtins.__import__\n"
+        "def fake(name, *more):\n    if name == 'click': raise KeyboardInterrupt\n    return real(name, *more)\n"
+        "builtins.__import__ = fake\nfrom remat.__main__ import run; raise SystemExit(run())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "Error: interrupted\n")
 
 
 def test_an_interrupt_in_source_text_has_its_exit_code():

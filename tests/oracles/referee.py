@@ -53,7 +53,8 @@ Readings of the format where it is brief
 - A free that breaks a rule is not carried out; every other step is, so that one error does not breed many.
 - The makespan is the greatest end of any step, drop steps included.
 - If any start or end is a float, instants are clusters: sorted times within 1e-9 of the makespan of the first
-  time of the cluster.  A step whose start and end fall into one cluster has no length.
+  time of the cluster.  A step whose start and end fall into one cluster has no length.  Where this breaks a rule of
+  presence, clusters are so short that they contain no whole step, if that breaks none.
 - Recompute time is the sum of the runs' times, each on one processor, minus the no-recompute time: running a task on
   several processors does not count as negative recomputation. The cheapest producers: values already written by a
   needed task need no other (a task that reads a value cannot be the first to write it); then values with one producer;

@@ -123,3 +123,34 @@ def test_readers_do_not_wait_for_readers():
     run, copy = {"run": "t", "start": 0.0}, {"copy": "v", "from": "near", "to": "far", "start": 0.0}
     assert case.verify([run, run, copy]).ok
     assert {rule for _, rule in rules(case.verify([run, run, run, copy]))} == {"time-hidden"}  # the third run waits
+
+
+@pytest.mark.parametrize("longest", [10.5, 1e11])
+def test_a_very_long_step_does_not_reorder_the_others(longest):
+    """The copy frees its value when it ends, after the run beside it; next to the long run, all this is one instant."""
+    document = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "machine": {
+            "memories": [{"name": "device"}, {"name": "host"}],
+            "processors": [{"name": "gpu", "memory": "device"}],
+            "links": [{"source": "device", "target": "host", "bandwidth": 1}],
+        },
+        "tasks": [
+            {"id": "a", "time": 1.5, "size": 4},
+            {"id": "b", "time": 1.5, "reads": ["a"], "size": 1},
+            {"id": "long", "time": longest, "reads": ["b"], "size": 1},
+        ],
+        "outputs": ["long", {"value": "a", "memory": "host"}],
+    }
+    copy = {"copy": "a", "from": "device", "to": "host", "start": 1.5, "drop": True}
+    steps = [{"run": "a", "start": 0.0}, copy, {"run": "b", "start": 1.5}, {"run": "long", "start": 3.0, "drop": ["b"]}]
+    case = Case(document)
+    report, other = case.verify(steps), case.judge(steps)
+    assert report.ok
+    assert other.ok
+    assert report.peaks["host"].size == other.peaks["host"] == 4
+    # A value that is freed before the run begins is missing at any tolerance.
+    steps[2]["start"], steps[3]["start"] = 5.5, 7.0
+    assert not case.verify(steps).ok
+    assert not case.judge(steps).ok

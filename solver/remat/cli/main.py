@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(500_000, 10, 10)
     session = Session(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _remarks_as_lines(session), _shown_as_typed(session.arguments):
+        with _interrupts_as_such(), _remarks_as_lines(session), _shown_as_typed(session.arguments):
             code = _run(session.arguments, session)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
@@ -189,9 +190,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE:
+            abandon(sys.stdout)  # what is left of the answer cannot be written, either
+            return _complain(f"cannot write the output: {error.strerror}", ExitCode.USAGE)
         return _internal(error, session)
     except SystemExit as stop:  # exit codes are for answers; a plug-in, for example, must not set one
         return _internal(RuntimeError(f"code other than remat tried to exit with code {stop.code!r:.60}"), session)
+
+
+@contextmanager
+def _interrupts_as_such() -> Iterator[None]:
+    """Raise an interrupt that Python wraps: up to 3.11, one of `__set_name__`, while a class is made, is the cause."""
+    try:
+        yield
+    except RuntimeError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            cause = cause.__cause__
+        raise
 
 
 SIZED = ("-b", "--budget", "--capacity")
@@ -220,6 +238,9 @@ def _typed_sizes(arguments: Sequence[str]) -> Iterator[str]:
         elif word.startswith("-b"):
             yield word[2:]
 
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a write to a stream: the disk is full, or broken."""
 
 AGAIN = "run it again with -v (or REMAT_DEBUG=1) for the traceback"
 

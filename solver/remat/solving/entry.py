@@ -19,6 +19,7 @@ from remat.plugin.registry import Algorithm, name_of
 from remat.solving import auto
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import conclude
+from remat.solving.named_budget import kept, may_fail
 from remat.solving.problem_setup import (
     AnyInstance,
     AnyMachine,
@@ -248,7 +249,7 @@ def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: 
     result = _concluded(problem, solver, proposal, values_of(chosen), context, taken, before)
     if found is None:
         known.note(problem, proposal, result)
-    return _ended(result, context)
+    return _ended(_promised(problem, solver, chosen, result, context), context)
 
 
 def _with_layout(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
@@ -275,7 +276,19 @@ def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, 
     result = _concluded(problem, solver, proposal, values_of(chosen), context, taken)
     if warm is not None:
         result = _at_least_as_good(problem, solver, proposal, result, warm)
-    return _ended(result, context)
+    return _ended(_promised(problem, solver, chosen, result, context), context)
+
+
+def _promised(problem: Problem, solver: Algorithm, chosen: Any, result: Result, context: Context) -> Result:
+    """Return an answer that names no budget as sufficient at which the algorithm finds no schedule."""
+    if result.report is not None or not may_fail(solver, result.least_budget):
+        return result
+
+    def solve(other: Problem, inner: Context) -> Result:
+        proposal, taken = propose(other, solver, chosen, inner)
+        return _concluded(other, solver, proposal, values_of(chosen), inner, taken)
+
+    return kept(problem, solver, result, context, solve)
 
 
 def _concluded(

@@ -27,11 +27,15 @@ from remat.solving.budget_grid import is_minimal, with_whole_values
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
+from remat.solving.named_budget import at, insufficient, may_fail, trial
 from remat.solving.portfolio_answers import Answer, remarks
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
 from remat.solving.time_guard import guarded
+
+NAMED_SHARE = 0.25
+"""Share of the time left in which an algorithm must find a schedule at the budget that it has named."""
 
 EARLY_SHARE = 0.5
 """Share of the time left that an algorithm has which should take next to none: in large instances it may take more."""
@@ -462,6 +466,8 @@ class _Portfolio:
         ended = self.context.termination if self.context.ended else None
         if best is None:
             within, least = self._refuted()
+            if minimum:
+                least = self._promised(least)
             notes = self._notes_without(proved=within is not None or self.problem.exceeded is not None)
             if minimum:
                 least, more = lowered(self.problem, self.context, least, self._probe, self._named_by(least))
@@ -547,6 +553,26 @@ class _Portfolio:
             return None, least
         # Among several classes, that of the algorithm that searches longest, and last.
         return (proved or refuted)[-1].result.scope, least
+
+    def _promised(self, least: LeastBudget | None) -> LeastBudget | None:
+        """Return the smallest named budget at which the algorithm that names it finds a schedule."""
+        first, named = least, [answer.result.least_budget for answer in self.answers]
+        while least is not None and least.sufficient and not self.context.ended:
+            if any(self._keeps(one, least) for one in self.answers if one.result.least_budget == least):
+                break
+            named = [insufficient(self.problem, one) if one is not None and one == least else one for one in named]
+            least = smallest_named(named)
+        return insufficient(self.problem, first) if least is None and first is not None else least
+
+    def _keeps(self, answer: Answer, least: LeastBudget) -> bool:
+        """Whether the algorithm of an answer has a schedule at the budget that it names, or no time to look for it."""
+        if not may_fail(answer.solver, least):
+            return True
+        inner = trial(self.context, share=NAMED_SHARE)
+        other = _Portfolio(at(self.problem, least), self.options, inner)
+        other._ask(answer.candidate)
+        self.log.extend(other.log)
+        return other.best is not None or inner.ended
 
     def _named_by(self, least: LeastBudget | None) -> str | None:
         """Return the algorithm that named a budget."""

@@ -24,6 +24,12 @@ class Findings:
         if len(found) < MOST_VIOLATIONS:
             found.append(Violation(step, rule, message))
 
+    def include(self, other: Findings) -> None:
+        """Record all violations of another collection."""
+        for rule, violations in other._found.items():
+            for violation in violations:
+                self.add(violation.step, rule, violation.message)
+
     def sorted(self) -> tuple[Violation, ...]:
         """Return all violations, sorted by step; those of the whole schedule come last."""
         everything = [violation for found in self._found.values() for violation in found]

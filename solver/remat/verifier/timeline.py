@@ -20,6 +20,9 @@ from remat.schedule.steps import Steps
 TOLERANCE = 1e-9
 """Times within this share of the makespan are one instant (float times only; integers are exact)."""
 
+ROUNDING = 2.0**-42
+"""Differences within this share of the makespan are rounding."""
+
 
 class Timeline(NamedTuple):
     """Positions of each step's events in the total order of all events.
@@ -175,11 +178,15 @@ def ends(start: NumberArray, duration: NumberArray) -> tuple[NumberArray, Number
     return start, start + duration
 
 
-def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
-    """Order all events (O(steps log steps))."""
+def build_timeline(start: NumberArray, duration: NumberArray, *, apart: bool = False) -> Timeline:
+    """Order all events (O(steps log steps)); with `apart`, no instant contains a whole step, except by rounding."""
     count = len(start)
     start, end = ends(start, duration)
-    first, last, merged = _instants(start, end)
+    makespan = float(end.max(initial=0))
+    tolerance = TOLERANCE * makespan
+    if apart:
+        tolerance = min(tolerance, float(duration[duration > ROUNDING * makespan].min(initial=makespan)) / 2)
+    first, last, merged = _instants(start, end, tolerance)
     listed = np.arange(count, dtype=np.int64)
     instantly = first == last
     # One code per event; at an instant the blocks are: releases, frees, then start/release/free of steps in
@@ -203,7 +210,7 @@ def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
     )
 
 
-def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray, bool]:
+def _instants(start: NumberArray, end: NumberArray, tolerance: float) -> tuple[IntArray, IntArray, bool]:
     """Number the instants: equal integers, or floats within the tolerance of an instant's first time.
 
     Returns the instants of the starts, those of the ends, and whether several times share an instant.
@@ -211,8 +218,6 @@ def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray,
     merged = False
     times, index = np.unique(np.concatenate((start, end)), return_inverse=True)
     if times.dtype != np.int64 and len(times) > 1:
-        makespan = float(end.max())
-        tolerance = TOLERANCE * makespan
         number = np.concatenate(([0], np.cumsum(np.diff(times) > tolerance)))
         # Runs of close times may together span more than the tolerance: anchor each instant at its first time.
         firsts = np.flatnonzero(np.concatenate(([True], np.diff(number) > 0)))

@@ -1,6 +1,6 @@
 """Task graphs on one device and on several, streams of samples, and trees."""
 
-from tests.fuzz.kinds.machines import machine, memories_of
+from tests.fuzz.kinds.machines import BANDWIDTHS, machine, memories_of
 
 
 def dag(draw):
@@ -49,7 +49,8 @@ def wide(draw):
         add_traits(draw, tasks[-1], not draw.chance(6))
     drawn = {"tasks": tasks, "values": [{"id": name, "size": size} for name, size in sizes.items()]}
     drawn["outputs"] = draw.some(list(sizes), len(sizes))
-    drawn["machine"] = machine(draw, draw.pick(["processors", "processors", "processors", "both"]))
+    drawn["machine"] = machine(draw, draw.pick([*["processors"] * 6, "both", "apart"]))
+    _place_ends(draw, drawn)
     return drawn
 
 
@@ -163,7 +164,7 @@ def _devices(draw):
     for source in ends:
         for target in ends:
             if source != target and (ends[0] != "host" or "host" in (source, target)) and not draw.chance(12):
-                links.append({"source": source, "target": target, "bandwidth": draw.pick([1, 2, 5, 0.5, 1000])})
+                links.append({"source": source, "target": target, "bandwidth": draw.pick(BANDWIDTHS)})
                 draw.seldom(links[-1], 5, latency=draw.time, delay=draw.time, channel=lambda: "bus")
     return {"memories": memories, "processors": processors, "links": links}
 

@@ -3,6 +3,9 @@
 NAMES = (("device", "host", "disk"), ("gpu", "cpu memory", "nvme"), ("b", "a", "0"), ("dev", 'hóst "x"', "disk"))
 """Names of the working memory and of further memories."""
 
+BANDWIDTHS = (1, 2, 3, 5, 0.5, 1000, 1e9)
+"""The last one lets copies take less than an instant, next to other times."""
+
 FORMS = ("processors", "host", "host", "host", "disk", "both", "apart")
 
 
@@ -29,7 +32,7 @@ def machine(draw, form=None):
     if form != "processors":
         memories.append({"name": host})
         links += _links(draw, device, host, processors) if form != "apart" else []
-        if draw.chance(3):
+        if draw.chance(2 if form == "apart" else 3):
             processors.append({"name": "cpu", "memory": host, "speed": draw.pick([1, 0.5, 0.3])})
     if form == "disk":
         memories.append({"name": disk})
@@ -46,7 +49,7 @@ def _links(draw, one, other, processors):
     links = []
     for source, target in ((one, other), (other, one)):
         link = {"source": source, "target": target}
-        draw.seldom(link, 2, bandwidth=lambda: draw.pick([1, 2, 3, 5, 0.5, 1000]))
+        draw.seldom(link, 2, bandwidth=lambda: draw.pick(BANDWIDTHS))
         draw.seldom(link, 3, latency=draw.time)
         links.append(link if channel is None else link | {"channel": channel})
     return links[: 1 if draw.chance(10) else 2]

@@ -18,6 +18,7 @@ import bisect
 import heapq
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import itemgetter
 
 from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, instant_array
 from remat_algorithms.offload.swaps.program import Program, Run, planned_profile, reused_bytes, run_time
@@ -379,7 +380,7 @@ class _Simulation:
             return self.log
         instant = 2 * INSTANT * self.now
         place = {index: at for at, (_, what, index) in enumerate(self.log) if what == "run"}
-        late: defaultdict[int, list[int]] = defaultdict(list)
+        late: defaultdict[int, list[tuple[Number, int]]] = defaultdict(list)
         for at, (start, what, index) in enumerate(self.log):
             transfer = self.transfers[index] if what == "copy" and self.carries[index] else None
             if transfer is None or transfer.last_use is None or place.get(transfer.last_use, -1) < at:
@@ -389,12 +390,12 @@ class _Simulation:
             end = start + link.time(int(self.graph.size[transfer.value]))
             if end - self.log[run][0] <= instant:
                 self.carries[index] = False
-                late[run].append(index)
+                late[run].append((end, index))
         found: list[tuple[Number, str, int]] = []
         for at, entry in enumerate(self.log):
             found.append(entry)
-            found += [(self.run_ends[entry[2]], "drop", index) for index in late.get(at, ())]
-        return found
+            found += [(max(self.run_ends[entry[2]], end), "drop", index) for end, index in late.get(at, ())]
+        return sorted(found, key=itemgetter(0))  # stable: equal times keep their order
 
     def _steps(self) -> Steps:
         """Build the steps in the order in which they started."""

@@ -438,7 +438,7 @@ class _Repeat:
             else:
                 builder.drop(drops, source)
             for other in late.get(step, ()):
-                starts.append(start[step] + self.time[step])
+                starts.append(max(start[one] + self.time[one] for one in (step, other)))
                 builder.drop([int(steps.item[other])], int(steps.source[other]))
         return builder.build(instant_array(starts))
 

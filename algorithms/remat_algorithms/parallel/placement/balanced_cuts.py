@@ -159,9 +159,11 @@ class _Pair:
             if found is None:
                 return
             sides, least = found
-            yield [self.sides[side] for side in sides], least / sum(prices)
             loads = self._loads(sides)
             most = max(loads)
+            if math.isinf(most):  # every cut needs a copy that has no route
+                return
+            yield [self.sides[side] for side in sides], least / sum(prices)
             if most <= 0:
                 return
             prices = [price * math.exp(RATE * load / most) for price, load in zip(prices, loads, strict=True)]

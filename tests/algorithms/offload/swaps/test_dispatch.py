@@ -200,3 +200,37 @@ def test_outputs_that_do_not_fit_where_they_must_end(capacity: int, fits: bool) 
     assert isinstance(outcome, Dispatched if fits else Overfull)
     if isinstance(outcome, Overfull):
         assert (outcome.position, outcome.memory) == (0, 1)
+
+
+@pytest.mark.parametrize("algorithm", ["zero-offload", "weight-offload"])
+def test_a_source_is_freed_only_after_a_copy_of_almost_no_time(algorithm: str) -> None:
+    """The copy out takes longer than an instant, and less than two; a run without a duration reads the same value."""
+    chain: dict[str, Any] = {
+        "schema": "remat.instance/3",
+        "kind": "chain",
+        "input_size": 1,
+        "stages": [
+            {
+                "forward_time": 0,
+                "backward_time": 0,
+                "output_size": 5,
+                "parameter_size": 8,
+                "parameter_gradient_size": 6,
+                "optimizer_size": 9,
+                "update_time": 0,
+            }
+        ],
+        "backward_reads": ["input"],
+        "machine": {
+            "memories": [{"name": "device"}, {"name": "host"}],
+            "processors": [{"name": "gpu", "memory": "device"}, {"name": "cpu", "memory": "host", "speed": 0.3}],
+            "links": [
+                {"source": "host", "target": "device", "bandwidth": 0.5},
+                {"source": "device", "target": "host", "bandwidth": 1e9},
+            ],
+        },
+        "parameter_memory": "device",
+        "optimizer_memory": "host",
+        "sharding": {"data": 4, "zero": 1},
+    }
+    assert remat.solve(chain, algorithm=algorithm, budget=21).makespan is not None

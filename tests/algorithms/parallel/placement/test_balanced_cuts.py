@@ -82,6 +82,20 @@ def test_auto_is_no_worse_than_a_balanced_cut():
     assert result.lower_bound >= load_bound(once) > 0
 
 
+def test_no_cut_needs_a_copy_without_a_link():
+    """The value is needed in both memories, between which there is no link."""
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "dag",
+        "machine": machine(1, 1) | {"links": []},
+        "tasks": [{"id": "make", "time": 1, "size": 1}, {"id": "use", "time": 2, "reads": ["make"], "size": 1}],
+        "outputs": [{"value": "make", "memory": "device"}, {"value": "use", "memory": "host"}, "make"],
+    }
+    once = once_of(make_problem(remat.load(document)), "tarnawski-latency")
+    assert list(balanced_cuts(once)) == []
+    assert remat.solve(document, algorithm="tarnawski-latency").makespan is None
+
+
 def test_below_every_schedule():
     """Exhaustive search over parallel schedules of tiny graphs."""
     compared = 0
