@@ -447,10 +447,12 @@ def _remedies(
         if left <= capacity:
             yield Remedy(f"{count} devices or ranks that share parameters, gradients and states (ZeRO stage 3)", left)
     static = sum(part.size for part in parts if part.what == STATIC)
-    fixed = training + static if terms else max(training, static)  # without terms, static bytes include them
+    others = len(machine.memories) > max(1, len(device_memories(instance, machine)))
+    stays = training - split.get(GRADIENTS, 0) if others else training  # gradients may leave for another memory
+    fixed = stays + static if terms else max(training, static)  # without terms, static bytes include them
     if fixed < need and instance.kind in ("chain", "pipeline"):
         share = 100 * (capacity - fixed) // (need - fixed)
         if share >= LEAST_SHARE:
             yield Remedy(f"a batch of at most {share} % of this one", fixed + (need - fixed) * share // 100)
-        elif training and share <= 0:
+        elif stays and share <= 0:
             yield Remedy("a smaller batch", fixed, helps=False, reason=TRAINING_ALONE)
