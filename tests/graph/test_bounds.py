@@ -219,6 +219,39 @@ def test_each_memory_has_its_own_bound():
 # --------------------------------------------------------------------------- against every schedule there is
 
 
+CONFINED = {
+    "by name": ({"on": ["cpu"]}, {"on": ["gpu"]}),
+    "by type": ({"time": {"slow": 1}}, {"time": {"fast": 1}}),
+}
+
+
+@pytest.mark.parametrize(("here", "there"), CONFINED.values(), ids=CONFINED)
+def test_a_task_that_runs_in_one_memory_only_must_fit_there(here, there):
+    """b reads and writes 5 bytes each and takes 4: it needs 14 in ram, where a need not be."""
+    tasks = [
+        {"id": "a", "time": 1, "reads": [], "writes": ["x"]} | there,
+        {"id": "b", "time": 1, "reads": ["x"], "writes": ["y"], "workspace": 4} | here,
+    ]
+    processors = [
+        {"name": "gpu", "memory": "vram", "type": "fast"},
+        {"name": "cpu", "memory": "ram", "type": "slow"},
+    ]
+    ends = ("vram", "ram"), ("ram", "vram")
+    machine = {
+        "memories": [{"name": "vram", "capacity": 100}, {"name": "ram"}],
+        "processors": processors,
+        "links": [{"source": source, "target": target} for source, target in ends],
+    }
+    head = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks, "machine": machine}
+    document = head | {"values": [{"id": name, "size": 5} for name in "xy"]}
+    result = remat.solve(document, budget={"ram": 13}, time_limit=2)
+    assert (result.status, result.least_budget.size, result.least_budget.task) == ("infeasible", 14, 1)
+    assert remat.solve(document, budget={"ram": 14}, time_limit=2).report is not None
+    del tasks[1][next(iter(here))]
+    tasks[1]["time"] = 1
+    assert remat.solve(document, budget={"ram": 13}, time_limit=2).report is not None
+
+
 def draw_dag(chance):
     """Draw a tiny task graph with alternatives, in-place and non-recomputable tasks, pinned inputs."""
     sizes = {f"v{i}": chance.choice((0, 1, 2, 3, 5)) for i in range(chance.randint(2, 5))}

@@ -402,8 +402,8 @@ def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None
     """Return the minimum bytes for each memory (None: no bound is known).
 
     For each task that must run: reads + max(0, writes - droppable reads if in place) + workspace + pinned + static.
-    If several memories have processors, a task may run in any of them, and only resident values count. Inputs whose
-    place is open are in the memory of a machine that has only one.
+    If several memories have processors, only resident values and tasks that no processor of another memory can run
+    count. Inputs whose place is open are in the memory of a machine that has only one.
     """
     needed = needed or needed_tasks(graph)
     if len(machine.memories) == 1:
@@ -414,19 +414,36 @@ def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None
         resident = _resident_bytes(graph, machine, index)
         if resident:
             bounds[index] = MemoryBound(resident, None)
-    memories = {processor.memory for processor in machine.processors}
-    if len(memories) > 1:
-        return bounds
-    (memory,) = memories
-    need, known = largest_need(graph, machine, needed, memory), bounds[memory]
-    if need is not None and (known is None or need.size >= known.size):
-        bounds[memory] = need
+    for memory, tasks in _confined(graph, machine, needed.forced).items():
+        need, known = largest_need(graph, machine, tasks, memory), bounds[memory]
+        if need is not None and (known is None or need.size >= known.size):
+            bounds[memory] = need
     return bounds
 
 
-def largest_need(graph: TaskGraph, machine: Machine, needed: NeededTasks, memory: int) -> MemoryBound | None:
-    """Return the most bytes that a task which must run takes if it runs in this memory; None without such a task."""
-    forced = np.flatnonzero(needed.forced)
+def _confined(graph: TaskGraph, machine: Machine, tasks: BoolArray) -> dict[int, BoolArray]:
+    """Return, for each memory that has processors, which of some tasks only these can run."""
+    memories = sorted({processor.memory for processor in machine.processors})
+    if len(memories) == 1:
+        return {memories[0]: tasks}
+    if graph.times is None and not graph.tied:
+        return {}
+    able = np.zeros((len(memories), len(graph.tasks)), dtype=bool)
+    for processor in machine.processors:
+        here = np.ones(len(graph.tasks), dtype=bool)
+        if graph.times is not None:
+            known = processor.type in graph.types
+            here = graph.times[graph.types.index(processor.type)] >= 0 if known else np.zeros_like(here)
+        here[[task for task, names in graph.tied.items() if processor.name not in names]] = False
+        able[memories.index(processor.memory)] |= here
+    alone = tasks & (able.sum(axis=0) == 1)
+    alone[list(graph.parts)] = False  # each part of a collective has values of its own
+    return {memory: alone & able[place] for place, memory in enumerate(memories)}
+
+
+def largest_need(graph: TaskGraph, machine: Machine, tasks: BoolArray, memory: int) -> MemoryBound | None:
+    """Return the most bytes that one of some tasks takes if it runs in this memory; None without such a task."""
+    forced = np.flatnonzero(tasks)
     if len(forced) == 0:
         return None
     need = _working_sets(graph, machine, memory)[forced]

@@ -33,7 +33,7 @@ def setting_task(problem: Problem, least: LeastBudget) -> int | None:
     """
     bounds = [problem.least_of(least.memory)]
     if least.memory in device_memories(problem.instance, problem.machine) and not problem.in_parts:
-        bounds.append(largest_need(problem.graph, problem.machine, problem.needed, least.memory))
+        bounds.append(largest_need(problem.graph, problem.machine, problem.needed.forced, least.memory))
     return next((bound.task for bound in bounds if bound is not None and bound.size == least.size), least.task)
 
 
