@@ -352,7 +352,7 @@ def test_those_that_the_time_stopped_run_again_for_longer_until_one_is_left(aske
 
     # The first tries are too short for the best one, and three others have better schedules.
     others = {f"rest{k}": stops(2 + k) for k in range(3)}
-    asked(one=slow, **others, rest_best=takes(0.3, 0))
+    asked(one=slow, **others, rest_best=takes(0.6, 0))
     assert remat.solve(DAG, time_limit=2).algorithm == "rest_best"
 
 
