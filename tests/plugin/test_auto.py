@@ -102,6 +102,7 @@ ROWS = [
     ("adjoints of another size", adjoint(adjoint_size=2), 4, ["revolve", "adjoint-best"]),
     ("little storage", adjoint(storage=DISK), 2, ["revolve", "walther-griewank", "adjoint-best"]),
     ("storage takes time", adjoint(storage=SLOW), None, ["h-revolve", "revolve", "walther-griewank", "adjoint-best"]),
+    ("tapes", adjoint(250, tape_size=3), 40, ["revolve", "adjoint-best", "hiremate"]),
     ("many steps and tapes", adjoint(5000, tape_size=1), None, ["revolve"]),
     ("a second level", adjoint(100, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve", "adjoint-best"]),
     ("2000 steps, a second level", adjoint(2000, storage=[RAM, BESIDE]), None, ["two-level-async", *LATER_BESIDE]),

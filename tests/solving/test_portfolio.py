@@ -327,6 +327,35 @@ def test_a_single_anytime_algorithm_leaves_time_to_those_for_other_instances(ask
     assert 0.55 < shares[1] <= 0.6
 
 
+def test_the_last_one_that_continues_leaves_time_to_those_for_other_instances(asked):
+    shares = []
+    one, two = (stops(repeats, shares=shares, knows=True) for repeats in (2, 3))
+    names = asked(anytime=("one", "two"), cheap=("three",), one=one, two=two, three=slow, rest=keep_all)
+    remat.solve(DAG, time_limit=100)
+    assert names == ["three", "one", "two", "one", "two", "rest"]
+    assert shares[3] < 0.7
+
+
+def test_those_that_the_time_stopped_run_again_for_longer_until_one_is_left(asked):
+    def takes(seconds, repeats):
+        inner = stops(repeats)
+
+        def solver(problem, options, context):
+            until = time.monotonic() + min(seconds, context.seconds_left)
+            while time.monotonic() < until:
+                pass
+            if context.seconds_left > 0:
+                return inner(problem, options, context)
+            return Proposal(termination=Termination.TIME_LIMIT)
+
+        return solver
+
+    # The first tries are too short for the best one, and three others have better schedules.
+    others = {f"rest{k}": stops(2 + k) for k in range(3)}
+    asked(one=slow, **others, rest_best=takes(0.6, 0))
+    assert remat.solve(DAG, time_limit=2).algorithm == "rest_best"
+
+
 def test_those_for_other_instances_share_half_of_the_time_by_the_number_of_those_that_they_cover(asked, monkeypatch):
     shares = []
     asked(one=slow, rest1=stops(3, shares=shares), rest2=stops(3, shares=shares), rest3=stops(3, shares=shares))

@@ -10,7 +10,7 @@ import pytest
 
 import remat
 from remat.plugin import registry
-from remat.plugin.proposal import Status, Termination
+from remat.plugin.proposal import Proposal, Status, Termination
 from remat.solving.time_guard import Overrun, guarded
 from remat.testing.cases import moderate
 
@@ -117,6 +117,34 @@ def test_a_limit_is_kept_by_whoever_does_not_ask(algorithm, monkeypatch):
     assert found.report.ok
     if found.status is Status.FEASIBLE:
         assert found.termination is Termination.TIME_LIMIT
+
+
+def _reports_and_blocks(problem, options, context):
+    """Report a schedule, and then call what must not be interrupted."""
+    from remat.plugin import run_in_order
+
+    steps = run_in_order(problem.graph, problem.machine, range(len(problem.graph.tasks)))
+    context.report(steps, makespan=problem.no_recompute_time)
+    code = compile("while clock() < end: pass", "/ortools/busy.py", "exec")
+    exec(code, {"clock": time.monotonic, "end": time.monotonic() + 2.0})
+    return Proposal(steps=steps, termination=Termination.TIME_LIMIT)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "deaf"])
+def test_a_call_that_cannot_be_interrupted_does_not_cost_the_schedule(algorithm, monkeypatch):
+    entry = registry.Algorithm(
+        name="deaf",
+        solver=f"{__name__}:_reports_and_blocks",
+        kinds=("taskgraph",),
+        summary="blocks",
+        guarantee="heuristic",
+        several_memories=True,
+        trials=(registry.Trial(),),
+    )
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: (entry,))
+    monkeypatch.setattr(registry, "find", lambda name, kind: entry)
+    found = remat.solve(moderate("dag"), algorithm=algorithm, time_limit=0.3)
+    assert found.makespan is not None
 
 
 def test_a_thread_that_starts_others_is_interrupted_between_them():

@@ -113,3 +113,15 @@ def moderate(problem: Problem) -> bool:
 def many_steps(problem: Problem) -> bool:
     """Whether there are more steps than that."""
     return problem.chain.length > MODERATE_STEPS and not starts_elsewhere(problem)
+
+
+LEAST_HIERARCHY, MOST_HIERARCHY = 100, 500
+"""Numbers of steps between which options of parts of a loop may lead to better schedules than tables: shorter loops
+have tables with tapes, and too many levels of longer ones take their options from few schedules.
+"""
+
+
+def tapes_in_hierarchy(problem: Problem) -> bool:
+    """Whether states and tapes of a loop of moderate length share one memory."""
+    alone = len(problem.machine.memories) == 1 and bool(problem.chain.saves)
+    return alone and LEAST_HIERARCHY < problem.chain.length <= MOST_HIERARCHY

@@ -55,13 +55,16 @@ def stays_in_graph(problem: Problem) -> bool:
     return stays(problem) and not moderately_long(problem)
 
 
-LEAST_HIERARCHY = 50
-"""Minimum number of stages for which options of parts of a chain may lead to better schedules than rotor's tables."""
+LEAST_HIERARCHY, LEAST_WITH_VARIANTS = 50, 20
+"""Minimum number of stages for which options of parts of a chain may lead to better schedules than rotor's tables,
+without and with variants.
+"""
 
 
 def stays_in_hierarchy(problem: Problem) -> bool:
     """Whether the values of a chain of moderate length stay."""
-    return stays(problem) and LEAST_HIERARCHY <= problem.chain.length <= MOST_STAGES
+    least = LEAST_HIERARCHY if without_variants(problem) else LEAST_WITH_VARIANTS
+    return stays(problem) and least <= problem.chain.length <= MOST_STAGES
 
 
 def many_budgets(problem: Problem) -> bool:

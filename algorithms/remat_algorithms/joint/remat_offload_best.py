@@ -1,15 +1,17 @@
 """`remat-offload-best`: keep, recompute or offload each value of a chain; anytime.
 
-1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and intermediate
-   ones: rotor's schedules for larger budgets, with the excess offloaded. The rules of the literature (`tflms`,
-   `capuchin`, `superneurons` and similar ones) also run, and their best schedule is the answer if none is faster.
+1. The first starts are the best known schedule, those of `rotor` and `offload-greedy`, and intermediate ones: rotor's
+   schedules for larger budgets, with the excess offloaded, from coarse to fine.
 2. A program for one moment of every schedule bounds them all (`remat_algorithms.offload.chains.bound`), and its
    solution is another start.
-3. Short chains are also solved by `poet`, and tiny ones, at the end, by the programs of `offload-exact`.
-4. The rest is a local search over bit matrices (`remat_algorithms.chain.phase_matrix`: the forwards that run before
-   each backward). A round removes some forwards, adds some, or only changes the ranking for offloading. It then selects
-   gaps in that ranking until everything fits, and the dispatcher determines the time. The search accepts slightly
-   slower plans, and returns to the best one from time to time.
+3. A local search over bit matrices (`remat_algorithms.chain.phase_matrix`: the forwards that run before each backward)
+   tries a quarter of its rounds. A round removes some forwards, adds some, or only changes the ranking for offloading.
+   It then selects gaps in that ranking until everything fits, and the dispatcher determines the time. The search
+   accepts slightly slower plans, and returns to the best one from time to time.
+4. Further starts are the schedules of `offload-dp`, `pofo` and `chain-best`. The rules of the literature (`tflms`,
+   `capuchin`, `superneurons` and similar ones) also run, and their best schedule is the answer if none is faster. Short
+   chains are also solved by `poet`.
+5. The rest is local search. Tiny chains are solved at the end by the programs of `offload-exact`.
 
 Most rounds end early, because the runs alone, or the bytes to offload and fetch, already take too long. The solve ends
 when the makespan meets the bound.
@@ -125,24 +127,28 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
         If a stage has variants.
     """
     refuse_alternatives(problem, "remat-offload-best")
+    known = None if options.iterations is not None else context.known_steps
     report_first(problem, context)
     ways = routes(problem.machine)
     reference = Choice(problem, Order.of(problem), ways)
     if not ways or reference.fits:
         return solve_rotor(problem, RotorOptions(gap=None), context)
     search = _Search(problem, ways, context)
+    if known is not None:
+        search.resume(known)
     search.consider(rotor_plan(problem, ways, context))
     search.consider(greedy_plan(reference, lambda: context.stopped))
     search.relax()
-    search.starts()
+    search.exchanges()
     search.close(options.work)
+    rounds = options.iterations
+    if rounds is None:
+        rounds = min(ROUNDS, WORK // problem.chain.length)
+    search.walk(rounds // 4)
     search.modelled()
+    search.alone()
     search.rules(programs=options.work > 0)
-    if search.best is not None:
-        rounds = options.iterations
-        if rounds is None:
-            rounds = min(ROUNDS, WORK // problem.chain.length)
-        search.walk(rounds)
+    search.walk(rounds - rounds // 4)
     if options.work > 0:
         search.whole_values()
     proposal = search.proposal(reference)
@@ -202,6 +208,14 @@ class _Search(BestPlan):
             rest = [gap for gap in ranking.tolist() if gaps[gap].value not in solution.away]
             self.consider(choice.plan(choice.select([*first, *rest])))
 
+    def resume(self, known: Steps) -> None:
+        """Start from a known schedule: from its runs, with transfers of its own or under each of the rankings."""
+        start = judged(self.problem, "", Proposal(steps=known))
+        if start is not None:
+            self._keep(start.steps, start.makespan)
+        if Phases.of(self.problem.chain).matrix(known.runs.tolist()) is not None:
+            self.consider_tasks(known.runs.tolist())
+
     def consider_tasks(self, tasks: list[int]) -> None:
         """Try some runs under each of the rankings for offloading."""
         self._consider_rankings(self._choice(tasks))
@@ -215,9 +229,16 @@ class _Search(BestPlan):
         for plan in greedy_plans(choice, lambda: self.context.stopped):
             self.consider(plan)
 
-    def starts(self) -> None:
-        """Try the plans of the algorithms for one memory, and those for larger budgets."""
-        if self.context.stopped or self.met:
+    def exchanges(self) -> None:
+        """Try the plans that recompute for larger budgets, and offload what is too much."""
+        for tasks in self._relaxed() if not self.done else ():
+            if self.done:
+                return
+            self.consider_tasks(tasks)
+
+    def alone(self) -> None:
+        """Try the plans of the algorithms for one memory."""
+        if self.done:
             return
         options = ChainBestOptions(iterations=None, states=None, work=0)
         alone = solve_chain_best(self.problem, options, self.context.aside())
@@ -227,10 +248,6 @@ class _Search(BestPlan):
             # Algorithms for one memory; a proof of their optimum makes them superfluous.
             for entry in LITERATURE:
                 self._ask(entry)
-        for tasks in self._relaxed():
-            if self.done:
-                return
-            self.consider_tasks(tasks)
 
     def modelled(self) -> None:
         """Try the proposals of the tables of `offload-dp` and `pofo`."""
@@ -300,8 +317,9 @@ class _Search(BestPlan):
 
     def walk(self, rounds: int) -> None:
         """Improve the best plan, one round at a time."""
+        if self.best is None:
+            return
         phases = Phases.of(self.problem.chain)
-        assert self.best is not None
         best = phases.matrix(self.best.order.tasks)
         if best is None:
             return
@@ -352,16 +370,21 @@ class _Search(BestPlan):
         assert self.problem.budget is not None
         whole, low = setting.whole.need, max(0, self.problem.budget - setting.resident)
         rooms = [low + (whole - low) * k // BETWEEN for k in range(BETWEEN)]
+        nothing, seen = setting.nothing_recomputed().steps, set[int]()
+        if nothing is not None:
+            seen.add(0)
+            yield nothing.runs.tolist()
         found = setting.search(rooms, RotorOptions(gap=None)).found if low < whole else {}
-        seen: set[int] = set()
-        for room in found:
+        for room in sorted(found, key=lambda room: _by_halves(rooms.index(room))):
             own = found[room]
             if own.excess is not None and own.excess not in seen:
                 seen.add(own.excess)
                 yield own.runs()
-        nothing = setting.nothing_recomputed().steps
-        if nothing is not None and 0 not in seen:
-            yield nothing.runs.tolist()
+
+
+def _by_halves(place: int) -> int:
+    """Return the sort key of a place below `BETWEEN`: the first one, then the middle, the quarters, and so on."""
+    return int(f"{place:0{BETWEEN.bit_length() - 1}b}"[::-1], 2)
 
 
 def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:

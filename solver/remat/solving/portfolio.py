@@ -73,8 +73,8 @@ MOST_ASKED_OTHERS = 50_000
 OTHERS = 0.5
 """Share of that time for a first run of all of them; the best ones then run again."""
 
-ASKED_LONGER, LONGER = 3, 0.5
-"""Number of these that run again if the time stopped them, best first, and the share of the time left for each."""
+LONGER = 0.5
+"""Share of the time left for a round in which those that the time stopped run again, and most of it for one of them."""
 
 GAP = 0.001
 """Share of the makespan to which the gap is closed by default, in instances of more than `SMALL` tasks."""
@@ -157,9 +157,7 @@ class _Portfolio:
         covers = Counter(name for one in chosen.every for name in one.algorithm.covered_by)
         stopped = self._ask_others(chosen.others, covers, after=len(chosen.covered))
         stopped += self._ask_others(chosen.covered, covers)
-        # A small share of the time says little of who could do better.
-        for answer in sorted(stopped, key=lambda one: one.rank[:3])[: ASKED_LONGER if self._asks_others else 0]:
-            self._ask(answer.candidate, share=LONGER, again=True)
+        self._ask_longer(stopped if self._asks_others else [])
 
     def _ask_others(self, listed: Sequence[Candidate], covers: Counter[str], *, after: int = 0) -> list[Answer]:
         """Run algorithms for other instances, or covered ones, once; return the answers that the time cut short.
@@ -179,6 +177,23 @@ class _Portfolio:
                 answer = self._ask(candidate, share=share)
                 stopped += [answer] if answer is not None and answer.proposal.termination in CUT else []
         return stopped
+
+    def _ask_longer(self, stopped: Sequence[Answer]) -> None:
+        """Run those that the time stopped again, for a multiple of their time; then the better half of them, and so on.
+
+        A small share of the time says little of who could do better.
+        """
+        while stopped and not self.settled:
+            alone, deeper = len(stopped) == 1, list[Answer]()
+            until = (1 - LONGER) * (self.context.seconds_left or 0.0)
+            for answer in sorted(stopped, key=lambda one: one.seconds):
+                left = self.context.seconds_left or 0.0
+                if left < until and deeper:
+                    break
+                share = min(LONGER, max(GROWTH * answer.seconds / max(left, 1e-9), LONGER / len(stopped)))
+                found = self._ask(answer.candidate, share=1.0 if alone else share, again=True)
+                deeper += [found] if found is not None and found.proposal.termination in CUT else []
+            stopped = sorted(deeper, key=lambda one: one.rank[:3])[: len(stopped) // 2]
 
     @property
     def _asks_others(self) -> bool:
@@ -299,7 +314,10 @@ class _Portfolio:
             unfinished = known + self._explore([candidate for candidate, _ in late], share, again=True)
         ranked = sorted(unfinished, key=lambda entry: (not self._may_win(entry[1]), *entry[1].rank[:3]))
         for k, (candidate, answer) in enumerate(ranked):
-            self._ask(candidate, share=self._share_of(candidate, answer, ranked[k + 1 :]), again=True)
+            share = self._share_of(candidate, answer, ranked[k + 1 :])
+            if k == len(ranked) - 1 and others and self._asks_others:
+                share = COMMITTED  # as of a single candidate
+            self._ask(candidate, share=share, again=True)
 
     @staticmethod
     def _share_of(candidate: Candidate, answer: Answer, after: Sequence[tuple[Candidate, Answer]]) -> float:

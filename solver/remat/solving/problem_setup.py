@@ -127,8 +127,14 @@ def end_of(context: Context) -> float | None:
 
 
 def last_end_of(context: Context) -> float | None:
-    """Return the `time.monotonic()` value at which placement and verification are given up; None if they never are."""
-    return None if context.deadline is None else context.deadline + grace(context.limit, last=True)
+    """Return the `time.monotonic()` value at which placement and verification are given up; None if they never are.
+
+    Where a call that cannot be interrupted was late, they still have the time that they have after any other.
+    """
+    if context.deadline is None:
+        return None
+    last = grace(context.limit, last=True)
+    return max(context.deadline + last, time.monotonic() + last - grace(context.limit))
 
 
 @contextmanager

@@ -221,9 +221,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 kinds=("dag",),
             ),
             Trial(
-                when="a time limit, 50 to 1,000 stages, no values to offload",
+                when="a time limit, 50 (with variants 20) to 1,000 stages, no values to offload",
                 applies="remat_algorithms.chain.applicability:stays_in_hierarchy",
                 kinds=("chain",),
+                timed=True,
+            ),
+            Trial(
+                when="a time limit, more than 100 and at most 500 steps with tapes, one memory",
+                applies="remat_algorithms.adjoint.applicability:tapes_in_hierarchy",
+                kinds=("adjoint",),
                 timed=True,
             ),
         ),
