@@ -239,7 +239,9 @@ def is_blurred(instance, result, period):
     if start.dtype == int and isinstance(period, int):
         return False
     slack = 2 * TIME_TOLERANCE * float(period)
-    durations = {task.time for task in lowering.lower(instance).tasks.values()}
+    graph = lowering.lower(instance)
+    durations = {task.time for task in graph.tasks.values()}
+    durations |= {link.time(size) for link in result.machine.links for size in set(graph.values.values())}
     if any(0 < duration <= slack for duration in durations):
         return True
     times = sorted({float(time) % period for time in (*start.tolist(), *result.report.end.tolist())})

@@ -339,3 +339,30 @@ def test_bounds_of_moments_are_below_whole_times_that_no_float_holds():
     options = {"iterations": 5, "moves": 5000, "window": 1000, "work": 0.001}
     (given,) = nothing_in(document, 0, "adjoint-best", options=options, seed=1)
     assert given.result.makespan == 270215977642229801
+
+
+def test_prices_of_bytes_are_exact_beside_a_large_adjoint():
+    """A state beside an adjoint of 2^53 bytes vanishes in a float."""
+    document = {"schema": "remat.instance/2", "kind": "adjoint", "steps": 3, "adjoint_size": 2**53}
+    document["storage"] = [{"name": "level1", "bandwidth": 5}]
+    (given,) = nothing_in(document, 1, "adjoint-best", seed=2)
+    assert given.result.makespan == 5.4
+
+
+def test_an_input_that_stays_begins_where_it_must_end():
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "dag",
+        "tasks": [{"id": "other", "time": 0, "writes": []}],
+        "values": [{"id": "i0", "size": 0}],
+        "inputs": [{"value": "i0", "memory": "any"}],
+        "outputs": [{"value": "i0", "memory": "m1"}],
+        "machine": {"memories": [{"name": "m0"}, {"name": "m1"}], "processors": [{"name": "p0", "memory": "m0"}]},
+    }
+    for given in nothing_in(document, None, "tarnawski-latency", "auto", time_limit=1.0):
+        assert given.found
+    document["tasks"][0]["reads"] = ["i0"]
+    (given,) = nothing_in(document, None, "tarnawski-latency", time_limit=1.0)
+    assert not given.found
+    document["inputs"][0]["copies"] = 2
+    assert nothing_in(document, None, "tarnawski-latency", time_limit=1.0)[0].found

@@ -22,7 +22,7 @@ SURE = ("exact", "strategy")
 
 def may_fail(solver: Algorithm, least: LeastBudget | None) -> bool:
     """Whether an algorithm promises a schedule at a budget, and neither a proof nor its only schedule says so."""
-    return least is not None and least.sufficient and solver.guarantee not in SURE and not solver.needs_slack
+    return least is not None and least.sufficient and solver.guarantee not in SURE
 
 
 def kept(

@@ -68,6 +68,13 @@ SAFE = 1e-9
 """Share by which rounded sums are lowered; their relative error is below 1e-11."""
 
 
+def _above(sizes: NumberArray) -> NumberArray:
+    """Return Python integers as float64, never below them."""
+    rounded = sizes.astype(float)
+    short = np.array([int(near) < size for near, size in zip(rounded.tolist(), sizes.tolist(), strict=True)])
+    return np.where(short, np.nextafter(rounded, np.inf), rounded)
+
+
 @dataclass(frozen=True)
 class PricedMemories:
     """A loop for which memory has a price.
@@ -100,19 +107,19 @@ class PricedMemories:
         n = chain.length + 1
         if chain.saves or not 1 < n <= MOST_STEPS or len(machine.processors) > 1 or direct or packed:
             return None
-        state = chain.activation_size[:n].astype(float)
-        above = np.append(chain.gradient_size[1:n], 0).astype(float)
-        need = np.maximum(state + above, chain.gradient_size[:n].astype(float))
+        # Python's integers: a state beside an adjoint of 2^53 bytes would vanish in a float.
+        state, gradient = (sizes[:n].astype(object) for sizes in (chain.activation_size, chain.gradient_size))
+        need = np.maximum(state + np.append(gradient[1:], 0), gradient)
         capacity, write, read = [np.full(n, np.inf)], [np.zeros(n)], [np.zeros(n)]
         memories = [0]
         if machine.memories[0].capacity is not None:
-            capacity[0] = np.maximum(0, machine.memories[0].capacity - chain.static_memory - need)
+            capacity[0] = _above(np.maximum(0, machine.memories[0].capacity - chain.static_memory - need))
         for level in range(1, len(machine.memories)):
             if (level, 0) not in machine.link_index:
                 continue
             memories.append(level)
             limit = machine.memories[level].capacity
-            capacity.append(np.full(n, np.inf if limit is None else float(limit)))
+            capacity.append(np.full(n, np.inf) if limit is None else _above(np.full(n, limit, dtype=object)))
             for ends, times in (((0, level), write), ((level, 0), read)):
                 if ends not in machine.link_index:  # only a given state can be there
                     times.append(np.full(n, np.inf))
@@ -123,7 +130,7 @@ class PricedMemories:
                 write[-1][0] = 0
         forward = np.append(chain.forward_time[: n - 1], 0).astype(float)
         return PricedMemories(
-            forward, state, np.array(write, float), np.array(read, float), np.array(capacity), memories
+            forward, -_above(-state), np.array(write, float), np.array(read, float), np.array(capacity), memories
         )
 
     @property

@@ -154,6 +154,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="exact",
         within="orders of evenly cut layers on one placement, without recomputation or offloading",
         complexity="exponential",
+        needs_slack="the program counts bytes of stages that the schedule may not need",
         reference="this project",
         several_memories=True,
         any_links=True,

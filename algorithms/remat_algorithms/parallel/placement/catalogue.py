@@ -82,6 +82,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         summary="placement of a task graph on several devices, for the minimum makespan of one run",
         guarantee="heuristic",
         complexity="O(moves * jobs log jobs), and a program",
+        needs_slack="the search takes another path at another budget",
         reference="after Tarnawski et al. 2020",
         deviates="a constraint program over start times, after list scheduling; copies each value once per memory",
         several_memories=True,

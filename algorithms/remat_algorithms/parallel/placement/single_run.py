@@ -88,11 +88,14 @@ class Once:
         Memories of each input whose location the schedule does not choose.
     wanted : tuple of (value, memory)
         Values required at the end.
+    staying : tuple of (value, memory)
+        Those of them whose location the schedule chooses: they begin there.
     """
 
     model: Model
     lying: dict[int, tuple[int, ...]]
     wanted: tuple[tuple[int, int], ...]
+    staying: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def order(self) -> list[int]:
@@ -200,10 +203,12 @@ class Once:
     def jobs(self, placed: Sequence[int]) -> tuple[list[Job], list[float]] | None:
         """Return all runs and copies of a placement in topological order, and the remaining path length of each.
 
-        None if a required copy has no route.
+        None if a required copy has no route, or an input is needed in more memories than it can begin in.
         """
         model, graph = self.model, self.model.graph
         placeable = {place.value for place in graph.placeable}
+        if self.staying and any(len(self._begins(placed)[place.value]) > place.copies for place in graph.placeable):
+            return None
         jobs: list[Job] = []
         rank: list[float] = []
         # For each value and memory, the job that brings the value there; -1 if it is there from the start.
@@ -349,10 +354,7 @@ class Once:
     def initial(self, placed: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """Return the locations of placeable inputs: where they are read, else the memory with the most free space."""
         model, graph = self.model, self.model.graph
-        found: dict[int, set[int]] = {place.value: set() for place in graph.placeable}
-        for unit, own in enumerate(model.parameters):
-            for value in own:
-                found[value].add(model.memory_of[placed[unit]])
+        found = self._begins(placed)
         left = [math.inf if room is None else float(room) for room in model.room]
         for value, memories in found.items():
             for memory in memories:
@@ -363,6 +365,16 @@ class Once:
                 memories.add(memory)
                 left[memory] -= int(graph.size[value])
         return tuple((value, memory) for value in sorted(found) for memory in sorted(found[value]))
+
+    def _begins(self, placed: Sequence[int]) -> dict[int, set[int]]:
+        """Return the memories in which each placeable input is read, or required at the end."""
+        found: dict[int, set[int]] = {place.value: set() for place in self.model.graph.placeable}
+        for unit, own in enumerate(self.model.parameters):
+            for value in own:
+                found[value].add(self.model.memory_of[placed[unit]])
+        for value, memory in self.staying:
+            found[value].add(memory)
+        return found
 
 
 def once_of(problem: Problem, name: str) -> Once:
@@ -386,5 +398,6 @@ def once_of(problem: Problem, name: str) -> Once:
     for place in graph.inputs:
         lying[place.value] = (*lying.get(place.value, ()), memory(place.memory))
     placeable = {place.value for place in graph.placeable}
-    wanted = [(place.value, memory(place.memory)) for place in graph.outputs if place.value not in placeable]
-    return Once(model, lying, tuple(wanted))
+    ends = [(place.value, memory(place.memory)) for place in graph.outputs]
+    wanted = tuple(end for end in ends if end[0] not in placeable)
+    return Once(model, lying, wanted, tuple(end for end in ends if end[0] in placeable))
