@@ -202,6 +202,13 @@ def test_the_smallest_budget_depends_neither_on_the_budget_nor_on_the_clock(run:
     assert run(*given, "-b", str(size)).code == 0
 
 
+def test_numbers_of_ranks_that_divide_nothing_are_left_out(run, save):
+    path = save(NET)
+    out = run("plan", path, "--devices", "4", "--data", "1,2,3,5").out
+    assert "tried: " in out
+    assert out.count("ranks") == run("plan", path, "--devices", "4", "--data", "1,2").out.count("ranks")
+
+
 TWO_TYPES = NET | {"cluster": {"devices": [{"name": "a"}, {"name": "b"}]}}
 
 

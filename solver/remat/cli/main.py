@@ -253,9 +253,13 @@ ELSEWHERE: dict[str, str] = dict.fromkeys(("--plot", "--view"), "remat show SCHE
 
 
 def _with_what_is_near(error: click.UsageError) -> str:
-    """Return an error's message, with only the closest option as suggestion."""
+    """Return an error's message, with only the closest option as suggestion, or the one that takes an instance."""
     if not isinstance(error, click.NoSuchOption):
-        return error.format_message()
+        told, command = error.format_message(), error.ctx.command if error.ctx is not None else None
+        if command is not None and told.startswith("Got unexpected extra argument"):
+            names = [one for one in command.params if isinstance(one, click.Option) and "--of" in one.opts]
+            told = told.rstrip(".") + ("; the instance of a schedule is given with --of INSTANCE" if names else "")
+        return told
     near = nearest(error.option_name, error.possibilities or ())
     hint = f"did you mean {near}?" if near else ELSEWHERE.get(error.option_name, "")
     return error.message.rstrip(".") + (f"; {hint}" if hint else "")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from itertools import pairwise
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -202,40 +202,44 @@ def test_search_goes_on_while_it_finds_smaller_budgets(shares, left):
 
 
 class Shared(PortfolioCurve):
-    """A curve with given gaps; a limit stops each solve after its share of the time."""
+    """A curve with given gaps; a limit stops each solve after its share of the time, the first ones after half."""
 
-    def __init__(self, gaps):
-        self.gaps, self.seconds, self.shares = gaps, 100.0, []
-        self.effort = SimpleNamespace(deadline=0.0, within=self.within, gap=None)
+    def __init__(self, gaps, first):
+        self.gaps, self.first, self.seconds, self.shares = gaps, first, 100.0, []
+        self.effort = SimpleNamespace(deadline=0.0, gap=None)
         graph = SimpleNamespace(tasks=range(1000))
         self.prober = SimpleNamespace(problem=SimpleNamespace(graph=graph))
         self.pool = SimpleNamespace(gap=self.gaps.get, refuted=-1)
-
-    @contextmanager
-    def within(self, share):
-        left = self.seconds * (1 - share)
-        self.seconds *= share
-        yield
-        self.seconds += left
 
     def _over(self):
         return self.seconds < 1e-9
 
     def _ask(self, budget, member, left, enough=None):
         share = self.seconds / left
+        self.seconds -= share / 2 if len(self.shares) < self.first else share
         self.shares.append((budget, share))
-        self.seconds -= share
         return SimpleNamespace(result=SimpleNamespace(termination=Termination.TIME_LIMIT))
 
 
 def test_the_time_goes_where_the_gaps_are():
-    curve = Shared({10: None, 20: 0.5, 30: 0.0, 40: 0.01, 50: 0.25})
+    curve = Shared({10: None, 20: 0.5, 30: 0.0, 40: 0.01, 50: 0.25}, first=4)
     curve._deepen((50, 40, 30, 20, 10))
-    # A quarter of the time is shared equally; a settled budget gets no solve, and the ones after it its share.
-    first, second = dict(curve.shares[:4]), dict(curve.shares[4:])
-    assert first.keys() == second.keys() == {10, 20, 40, 50}
+    # A settled budget gets no solve. What the first solves leave is divided by the gaps.
+    assert curve.shares[:4] == [(50, 25), (10, pytest.approx(87.5 / 3)), (40, ANY), (20, ANY)]
+    second = dict(curve.shares[4:])
+    assert second.keys() == {10, 20, 40, 50}
     assert curve.seconds == pytest.approx(0)
-    assert all(5 <= share <= 25 / 3 for share in first.values())
+    left = sum(second.values())
     # No schedule counts as a gap of 100 %; the smallest weight is 2 %.
     weights = {10: 1.0, 20: 0.5, 40: 0.02, 50: 0.25}
-    assert second == pytest.approx({budget: 75 * weight / 1.77 for budget, weight in weights.items()})
+    assert second == pytest.approx({budget: left * weight / 1.77 for budget, weight in weights.items()})
+
+
+def test_coarse_budgets_have_more_time_than_finer_ones():
+    """Each has a quarter of what is left, as long as four are left."""
+    curve = Shared(dict.fromkeys(range(20), 1.0), first=0)
+    curve._deepen(range(20))
+    times = [share for _, share in curve.shares]
+    assert times[:17] == pytest.approx([25 * 0.75**place for place in range(17)])
+    assert times[17:] == pytest.approx([times[16]] * 3)
+    assert [budget for budget, _ in curve.shares[:3]] == [0, 19, 16]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from remat.plugin import Algorithm, Trial
 from remat_algorithms.kit.catalogue import GENERAL
 
@@ -69,11 +71,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
-        trials=(
+        trials=tuple(
             Trial(
                 when="sharded parameters, parameters without a fixed memory, or steps that repeat indefinitely",
                 applies="remat_algorithms.offload.applicability:ranks_or_open",
-            ),
+                options=dict.fromkeys(flags, True),
+            )
+            for count in range(4)
+            for flags in combinations(("keep", "early", "recompute"), count)
         ),
     ),
     Algorithm(

@@ -59,7 +59,7 @@ class Remedy:
     @property
     def cost(self) -> str:
         """The extra time in words; where a longer search may find less, its most."""
-        return f"at most {self.time}" if self.commands else self.time
+        return f"at most {self.time}" if self.commands and self.share > 0 else self.time
 
     @property
     def split(self) -> str:
@@ -214,7 +214,9 @@ def blocks_of(peak: Peak, blocks: int) -> str:
     """Return which blocks are recomputed, in words; empty if none is."""
     if not peak.recomputed:
         return ""
-    return "every block" if peak.recomputed == blocks else f"the first {peak.recomputed} of {blocks} blocks"
+    if peak.recomputed == blocks:
+        return "every block"
+    return f"the first {peak.recomputed} of {blocks} blocks" if peak.recomputed > 1 else f"the first of {blocks} blocks"
 
 
 def verdicts(asked: Asked) -> Iterator[str]:
@@ -238,7 +240,7 @@ def _fitting(asked: Asked, chosen: Peak) -> str:
     needed = shown_size(found.needed(chosen) + asked.reserve)
     if not chosen.recomputed:
         return f"fits without recomputation, with {needed}"
-    verb = "is" if chosen.recomputed == found.blocks else "are"
+    verb = "is" if chosen.recomputed in (1, found.blocks) else "are"
     which = blocks_of(chosen, found.blocks)
     return f"fits if {which} {verb} recomputed, with {needed} and {time_of(found, chosen)}"
 

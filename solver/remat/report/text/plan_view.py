@@ -219,7 +219,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         return
     yield from decision_lines(result)
     yield "time of a step", format_time(result.report.makespan, units)
-    batches = f"{instance.micro_batches} micro-batches"
+    batches = f"{instance.micro_batches} micro-batch{'' if instance.micro_batches == 1 else 'es'}"
     ranks = "" if instance.ranks == 1 else f" on each of {instance.ranks} ranks"
     each = planned.time_per_sample
     assert each is not None

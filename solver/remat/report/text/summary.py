@@ -188,7 +188,11 @@ def _stopped(result: Result) -> Iterator[tuple[str, str]]:
     if result.optimal_within is not None or result.termination is not Termination.COMPLETED:
         return
     if result.asked == PORTFOLIO:
-        longer = "; with a time limit, auto uses all of it" if result.default_limit is not None else ""
+        longer = (
+            "; with a time limit, auto also tries longer searches, if any suit"
+            if result.default_limit is not None
+            else ""
+        )
         yield "stopped", f"all algorithms that suit the instance have ended, without a proof{longer}"
     else:
         yield "stopped", f"{result.asked} has ended, without a proof; algorithm auto asks others, too"

@@ -159,7 +159,10 @@ def _of_ranks(
     if max(zero, default=0) and max(data, default=1) < 2:
         raise OptionError("ZeRO partitions states over ranks, but there is one rank: use at least 2", argument="zero")
     count = len(base.cluster.names)
-    for ranks in dict.fromkeys(data):
+    able = [
+        ranks for ranks in dict.fromkeys(data) if ranks > 0 and not count % ranks and not base.micro_batches % ranks
+    ]
+    for ranks in able or data:
         if ranks < 1 or count % ranks:
             raise OptionError(f"{ranks} ranks do not divide the {count} devices", argument="data")
         if base.micro_batches % ranks:

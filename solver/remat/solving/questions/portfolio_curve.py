@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import islice
 
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status
 from remat.solving import auto, portfolio
@@ -23,8 +24,8 @@ MINIMUM_SHARE, QUICK_SHARE = 0.35, 0.25
 FURTHER, PROGRESS = 3, 0.95
 """Maximum number of further searches for the minimum budget at once, and the share to which one has to lower it."""
 
-FIRST_SHARE = 0.25
-"""Share of the time left that all members have at all budgets, before the budgets with larger gaps have more of it."""
+AT_ONCE = 4
+"""Number of budgets, coarse to fine, that share the time left: many short solves find less than a few longer ones."""
 
 LEAST_WEIGHT = 0.02
 """Smallest weight of a budget in the division of the time; the weight of others is their gap."""
@@ -153,23 +154,30 @@ class PortfolioCurve:
     def _deepen(self, budgets: Sequence[int | None]) -> None:
         """Solve all budgets with all members, coarse to fine, and retry those that a limit has stopped.
 
-        First all solves share a part of the time equally. Then each gets time in proportion to the gap that is left.
+        At first, each has as much time as if only the next few were left: coarse budgets have more than finer ones, and
+        what a solve does not use passes on. Then each gets time in proportion to the gap that is left.
         """
-        todo = coarse_to_fine(budgets)
-        with self.effort.within(FIRST_SHARE):
-            todo = self._solve_each(todo, lambda _: 1.0)
+        todo = self._solve_each(coarse_to_fine(budgets), lambda _: 1.0, at_once=AT_ONCE)
         while todo and not self._over() and self.effort.deadline is not None:
             todo = self._solve_each(todo, self._weight)
 
-    def _solve_each(self, budgets: list[int | None], weight: Callable[[int | None], float]) -> list[int | None]:
-        """Solve the budgets that are not settled; return those that a limit has stopped."""
+    def _solve_each(
+        self, budgets: list[int | None], weight: Callable[[int | None], float], at_once: int | None = None
+    ) -> list[int | None]:
+        """Solve the budgets that are not settled; return those that a limit has stopped.
+
+        `at_once` of them share the time left, all by default.
+        """
         cut: list[int | None] = []
         for k, budget in enumerate(budgets):
             if self._over():
                 return [*cut, *budgets[k:]]
             if self._settled(budget):
                 continue
-            answer = self._ask(budget, auto.ALONE, sum(map(weight, budgets[k:])) / weight(budget))
+            sharing = budgets[k:]
+            if at_once is not None:
+                sharing = list(islice((one for one in sharing if not self._settled(one)), at_once))
+            answer = self._ask(budget, auto.ALONE, sum(map(weight, sharing)) / weight(budget))
             if answer.result.termination in portfolio.CUT:
                 cut.append(budget)
         return cut
