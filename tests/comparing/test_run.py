@@ -192,6 +192,21 @@ def test_earlier_ends_are_part_of_a_job_only_where_they_are_given():
     assert len({key(), key(gap=0.1), key(patience=0.1), key(gap=0.1, patience=0.1), key(gap=0.0)}) == 5
 
 
+@pytest.mark.parametrize("name", ["test-good", "auto"])
+def test_a_changed_source_of_a_plug_in_runs_again(misbehaving, tmp_path, name):
+    """Even without a new version, as while it is written; auto may run it as well."""
+    asked = {"algorithms": (name,), "output": tmp_path / "results", "jobs": 1, "time_limit": 1.0}
+    solved = []
+    for _ in range(3):
+        tallies = []
+        remat.compare(CHAIN, **asked, progress=tallies.append)
+        solved.append(tallies[-1].total)
+        if len(solved) == 2:
+            source = tmp_path / "site" / "misbehaving.py"
+            source.write_text(source.read_text() + "# edited\n")
+    assert solved == [1, 0, 1]
+
+
 def test_only_failures_run_again(misbehaving, tmp_path):
     tallies = []
     for rerun in (None, None, "failed"):

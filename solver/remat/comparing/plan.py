@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -164,9 +166,10 @@ def jobs_of(request: Request, described: Described) -> list[Job | Cell]:
     planned: list[Job | Cell] = []
     for name in request.algorithms or _applicable(described.kind):
         version, why = _acceptable(name, described.kind)
+        source = "" if why else _source_of(name, described.kind)
         for budget, capacity, problem in _capacities(request, described):
             for seed in request.seeds:
-                job = _job(request, described, name, version, budget, capacity, seed)
+                job = _job(request, described, name, version, budget, capacity, seed, source=source)
                 if why or problem:
                     planned.append(Cell(job=job, answer=Answer(outcome=Outcome.REFUSED, detail=why or problem)))
                 else:
@@ -219,6 +222,34 @@ def _version_of(package: str) -> str:
     return "unknown" if found is None else found.version
 
 
+def _source_of(name: str, kind: str) -> str:
+    """Return a digest of the source that a plug-in's answer comes from; of `auto`, that of all plug-ins.
+
+    Empty without plug-ins: releases of remat have versions of their own.
+    """
+    asked = registry.algorithms(kind, available=True) if name == "auto" else [registry.find(name, kind)]
+    packages = sorted({one.package for one in asked} - {"remat", "remat_algorithms"})
+    return _hash([_digest_of(package) for package in packages]) if packages else ""
+
+
+def _digest_of(package: str) -> str:
+    """Return a digest of the Python files of a package or module; empty if they are not found."""
+    # An imported module may come from elsewhere than the one that workers import.
+    found_by = (finder.find_spec(package, None) for finder in sys.meta_path)
+    spec = next((spec for spec in found_by if spec is not None), None)
+    if spec is None:
+        return ""
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    if not folders and spec.origin is not None:
+        files = [Path(spec.origin)]
+    found = hashlib.sha256()
+    for path in files:
+        with suppress(OSError):
+            found.update(path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
 def _capacities(request: Request, described: Described) -> list[tuple[str, int | None, str]]:
     """Return (as requested, in the instance's unit, reason why it is impossible) for each budget."""
     units = Units(described.time_unit, described.memory_unit)
@@ -244,7 +275,15 @@ def _part(shown: str, share: Decimal, described: Described) -> tuple[str, int | 
 
 
 def _job(
-    request: Request, described: Described, name: str, version: str, budget: str, capacity: int | None, seed: int
+    request: Request,
+    described: Described,
+    name: str,
+    version: str,
+    budget: str,
+    capacity: int | None,
+    seed: int,
+    *,
+    source: str,
 ) -> Job:
     options = dict(request.options.get(name, {}))
     earlier = {"gap": request.gap, "patience": request.patience}
@@ -259,6 +298,7 @@ def _job(
         request.time_limit,
         request.threads,
         *([earlier] if any(limit is not None for limit in earlier.values()) else []),
+        *([source] if source else []),
     ]
     return Job(
         key=_hash(identity),
