@@ -39,7 +39,7 @@ def command_line_findings(case, answers, rng):
         if code != wanted:
             yield _finding(given, f"exit code {code}, not {wanted}: {printed}")
         elif code == 0:
-            code, printed = _run(["verify", str(instance), str(schedule), *machine])
+            code, printed = _run(["verify", str(instance), str(schedule), *machine, *_budget(given.solve.budget)])
             if code != 0:
                 yield _finding(given, f"verify exits with {code}: {printed}")
 

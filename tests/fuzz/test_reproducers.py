@@ -366,3 +366,40 @@ def test_an_input_that_stays_begins_where_it_must_end():
     assert not given.found
     document["inputs"][0]["copies"] = 2
     assert nothing_in(document, None, "tarnawski-latency", time_limit=1.0)[0].found
+
+
+def test_starts_beyond_int64_of_offloaded_pipelines_are_floats():
+    layers = [
+        {"forward_time": 1, "backward_time": 0, "output_size": 4, "backward_workspace": 4},
+        {"forward_time": 2**60 - 3, "backward_time": 2**61, "saved_size": 6, "output_size": 2, "backward_workspace": 4},
+    ]
+    cluster = {
+        "devices": [{"name": "gpu", "memory": 27}],
+        "levels": [{"bandwidth": 2, "latency": 2**60, "devices": 2}, {"latency": 2**59}],
+        "host": {"bandwidth": 5},
+    }
+    nothing_in(pipeline(layers, cluster=cluster), None, "pipe-plan", options={"moves": 100}, seed=1)
+
+
+def test_values_that_float_times_free_late_stay_in_turn():
+    times = [
+        (27021597764222979, 422212440, 0, {"saved_size": 5, "gradient_size": 3}),
+        (45035996273704965, 54043195528445958, 4, {"saved_size": 6}),
+        (54043195528445958, 27021597764222979, 0, {"forward_workspace": 6}),
+        (9, 9007199254740993, 1, {}),
+    ]
+    stages = [
+        {"forward_time": forward, "backward_time": backward, "output_size": size} | more
+        for forward, backward, size, more in times
+    ]
+    machine = {
+        "memories": [{"name": "b"}, {"name": "a"}],
+        "processors": [{"name": "gpu", "memory": "b"}, {"name": "slow", "memory": "b", "speed": 1}],
+        "links": [
+            {"source": "a", "target": "b", "bandwidth": 3, "channel": "gpu"},
+            {"source": "b", "target": "a", "channel": "gpu"},
+        ],
+    }
+    document = {"schema": "remat.instance/2", "kind": "chain", "input_size": 0, "stages": stages, "machine": machine}
+    document["input_gradient"] = False
+    nothing_in(document, {"b": 19}, "autoswap", "offload-dp", "pofo", time_limit=3.0, seed=1)

@@ -18,7 +18,6 @@ import bisect
 import heapq
 from collections import defaultdict
 from dataclasses import dataclass
-from operator import itemgetter
 
 from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, instant_array
 from remat_algorithms.offload.swaps.program import Program, Run, planned_profile, reused_bytes, run_time
@@ -392,10 +391,15 @@ class _Simulation:
                 self.carries[index] = False
                 late[run].append((end, index))
         found: list[tuple[Number, str, int]] = []
+        drops: list[tuple[Number, int]] = []  # which wait for their time
         for at, entry in enumerate(self.log):
+            while drops and drops[0][0] <= entry[0]:
+                when, index = heapq.heappop(drops)
+                found.append((when, "drop", index))
             found.append(entry)
-            found += [(max(self.run_ends[entry[2]], end), "drop", index) for end, index in late.get(at, ())]
-        return sorted(found, key=itemgetter(0))  # stable: equal times keep their order
+            for end, index in late.get(at, ()):
+                heapq.heappush(drops, (max(self.run_ends[entry[2]], end), index))
+        return found + [(when, "drop", index) for when, index in sorted(drops)]
 
     def _steps(self) -> Steps:
         """Build the steps in the order in which they started."""

@@ -28,6 +28,7 @@ from remat.plugin import (
     StepKind,
     Steps,
     initial_of,
+    instant_array,
     tasks_of,
 )
 from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel
@@ -537,7 +538,7 @@ class _Player:
             amount=np.full(len(rows), -1, dtype=np.int64),
             drop=Ragged.from_lists(drops),
             on=Ragged.from_lists([[row[4]] if run else [] for run, row in zip(runs, rows, strict=True)]),
-            start=np.array([row[0] for row in rows], dtype=np.int64 if exact else np.float64),
+            start=instant_array(row[0] if exact else float(row[0]) for row in rows),
             initial=initial_of(self.graph, self.machine, Orders(self.hosting.staged.stages, ())),
         )
         makespan = max(end for end, run in zip(ends, runs, strict=True) if run)
