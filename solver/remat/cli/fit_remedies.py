@@ -243,8 +243,9 @@ def of_values(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
     """Return why no instance of these options offloads parameters and states; empty if one does."""
+    given: dict[str, Any] = {**of_values(asked), "config": model, "parameters": "any", "states": "any"}
     try:
-        chain(**of_values(asked) | {"config": model, "parameters": "any", "states": "any"})
+        chain(**given)
     except ValueError as error:
         return str(error)
     return ""
@@ -286,7 +287,8 @@ def _solved(
     from remat.plugin import selection
     from remat.solving.problem_setup import make_problem
 
-    instance = remat.load(chain(**of_values(options) | {"config": model}))
+    given: dict[str, Any] = {**of_values(options), "config": model}
+    instance = remat.load(chain(**given))
     budget = {"device": available + int(options["reserve"]), "host": host}
     problem = make_problem(instance, budget=budget)
     if problem.exceeded is not None:
