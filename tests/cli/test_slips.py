@@ -84,11 +84,11 @@ def test_a_bare_budget_asks_for_its_unit_in_every_command(
 def test_a_loop_without_room_for_a_state_is_refused_at_once(
     run: Run, save: Save, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few quick algorithms always run, at any time limit."""
-    path, ran, original = save(LOOP | {"steps": 300}), list[str](), portfolio.run
+    """A few quick algorithms always run, at any time limit, and those that name a larger budget run again there."""
+    path, ran, original = save(LOOP | {"steps": 300}), list[tuple[int | None, ...]](), portfolio.run
 
     def noted(problem: Any, solver: Any, *more: Any) -> Any:
-        ran.append(solver.name)
+        ran.append(tuple(memory.capacity for memory in problem.machine.memories))
         return original(problem, solver, *more)
 
     monkeypatch.setattr(portfolio, "run", noted)
@@ -96,10 +96,10 @@ def test_a_loop_without_room_for_a_state_is_refused_at_once(
     assert outcome.code == 3
     assert "every schedule needs at least 6 GB in all memories together" in outcome.out
     assert "such as x0" in outcome.out
-    assert len(ran) <= 4
+    assert ran.count(ran[0]) <= 4
     ran.clear()
     assert run("solve", path, "-b", "1GB", "-b", "disk=1GB").code == 4  # a state might be divided
-    assert len(ran) <= 4
+    assert ran.count(ran[0]) <= 4
     words = next(line for line in outcome.out.splitlines() if line.startswith("try ")).split()[1:]
     assert run("solve", path, *words, "-a", "h-revolve").code == 0
 

@@ -16,6 +16,9 @@ from remat.solving.result import Result
 MOST_TRIALS = 4
 """Budgets that are tried, each named by the solve at the one before."""
 
+NAMED_SHARE = 0.25
+"""Share of the time left of a portfolio in which an algorithm must find a schedule at the budget that it has named."""
+
 SURE = ("exact", "strategy")
 """Guarantees with which the same schedule, or a proof, is found at the named budget."""
 

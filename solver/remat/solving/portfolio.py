@@ -27,15 +27,12 @@ from remat.solving.budget_grid import is_minimal, with_whole_values
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
-from remat.solving.named_budget import at, insufficient, may_fail, trial
+from remat.solving.named_budget import NAMED_SHARE, at, insufficient, may_fail, trial
 from remat.solving.portfolio_answers import Answer, remarks
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
 from remat.solving.time_guard import guarded
-
-NAMED_SHARE = 0.25
-"""Share of the time left in which an algorithm must find a schedule at the budget that it has named."""
 
 EARLY_SHARE = 0.5
 """Share of the time left that an algorithm has which should take next to none: in large instances it may take more."""
