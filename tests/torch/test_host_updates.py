@@ -314,7 +314,7 @@ def test_a_compiled_module_keeps_only_what_is_planned(factory, share, staleness)
     assert mine.host_bytes["optimizer"] == plan.host["optimizer"] + counters
     assert plan.whole_step.peak_memory["device"] == plan.peak
     assert plan.whole_step.peak_memory["host"] >= sum(plan.host.values())
-    assert "with updates at the host" in plan.summary
+    assert "at the host, the device holds" in plan.summary
 
 
 class One(nn.Module):
