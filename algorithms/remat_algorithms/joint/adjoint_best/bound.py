@@ -16,13 +16,16 @@ from remat.plugin import Context, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
 from remat_algorithms.joint.adjoint_best.capacity_prices import capacity_prices
-from remat_algorithms.joint.adjoint_best.reversal_table import EqualSteps, least_time
+from remat_algorithms.joint.adjoint_best.reversal_table import MOST_SUMS, EqualSteps, least_time
 from remat_algorithms.joint.adjoint_best.taped_runs import least_runs
 from remat_algorithms.kit.binomial import advances
 from remat_algorithms.kit.integral_bounds import raised
 
 MOST_WORK = 10**9
 MOST_STEPS = 1500
+
+UNEQUAL_SUMS = 10**7
+"""Maximum sums of the recurrence for unequal steps, for which it says less: a hundredth of a second."""
 
 MOST_HALVINGS = 60
 """Maximum number of evaluations for the minimum over the numbers of states."""
@@ -255,6 +258,8 @@ def _by_recurrence(problem: Problem, room: int | None, context: Context) -> Numb
         tape=int(chain.saved_size[:once].min()) if chain.saves else None,
         forward=least,
     )
+    columns = [runs[:once], chain.activation_size[: once + 1], chain.saved_size[:once] if chain.saves else runs[:0]]
+    sums = MOST_SUMS if all(len(set(column.tolist())) < 2 for column in columns) else UNEQUAL_SUMS
     sweep: Number = 0 if chain.saves else chain.forward_time[:once].sum().item()
     found: list[Number] = [0]
 
@@ -263,13 +268,16 @@ def _by_recurrence(problem: Problem, room: int | None, context: Context) -> Numb
             found.append(sweep + raised(problem, time - once * Fraction(least) - Fraction(spared)))
 
     if room is not None:
-        add(least_time(loop, room, slow=False, stopped=lambda: context.stopped))
+        add(least_time(loop, room, slow=False, stopped=lambda: context.stopped, sums=sums))
     for quick in _quick_memories(problem, max(loop.state, loop.tape or 0)):
         crossing = _Crossing.of(problem, quick)
         if crossing is not None:
             write, read = (start + rate for start, rate in zip(crossing.starts, crossing.rates, strict=True))
             moving = replace(loop, write=write, read=read)
-            add(least_time(moving, crossing.room, slow=True, stopped=lambda: context.stopped), crossing.spared)
+            add(
+                least_time(moving, crossing.room, slow=True, stopped=lambda: context.stopped, sums=sums),
+                crossing.spared,
+            )
     return max(found)
 
 

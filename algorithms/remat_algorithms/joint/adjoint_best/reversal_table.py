@@ -109,7 +109,9 @@ class EqualSteps:
         return min(self.state, self.adjoint) if self.tight else 0
 
 
-def least_time(loop: EqualSteps, size: int, *, slow: bool, stopped: Callable[[], bool]) -> Fraction:
+def least_time(
+    loop: EqualSteps, size: int, *, slow: bool, stopped: Callable[[], bool], sums: int = MOST_SUMS
+) -> Fraction:
     """Return a bound on the time of runs and transfers; 0 if the table would be too large, or is stopped.
 
     O(n^2 U) time in O(n) array operations, O(n U) memory.
@@ -122,6 +124,8 @@ def least_time(loop: EqualSteps, size: int, *, slow: bool, stopped: Callable[[],
     slow : bool
         Whether there are slow memories; otherwise `size` is the number of all bytes.
     stopped : callable
+    sums : int
+        Maximum number of sums of table entries.
     """
     n, run = loop.steps, Fraction(loop.forward)
     if loop.size < 1 or not run:
@@ -134,7 +138,7 @@ def least_time(loop: EqualSteps, size: int, *, slow: bool, stopped: Callable[[],
     most = min(max(0, size - loop.fixed), (n - 1) * max(loop.state, loop.tape or 0))
     for unit in sorted({gcd(loop.size, loop.tape or 0), loop.size}):
         rows = most // unit + 1
-        if rows * n * n * (5 if slow else 2) <= 2 * MOST_SUMS:
+        if rows * n * n * (5 if slow else 2) <= 2 * sums:
             tape = None if loop.tape is None else loop.tape // unit
             early = (most % unit + loop.early) // unit
             tables = filled(Units(n, rows, loop.size // unit, tape, early, fine), moves, stopped)
