@@ -161,12 +161,16 @@ def _distinct(sources: Sequence[Source]) -> list[Source]:
     return result
 
 
-def jobs_of(request: Request, described: Described) -> list[Job | Cell]:
-    """Return the jobs for one instance; combinations that are refused in advance are returned as cells."""
+def jobs_of(request: Request, described: Described, digests: dict[str, str] | None = None) -> list[Job | Cell]:
+    """Return the jobs for one instance; combinations that are refused in advance are returned as cells.
+
+    `digests` are those of plug-ins' sources, by package, for all instances of a comparison; new ones are added.
+    """
+    digests = {} if digests is None else digests
     planned: list[Job | Cell] = []
     for name in request.algorithms or _applicable(described.kind):
         version, why = _acceptable(name, described.kind)
-        source = "" if why else _source_of(name, described.kind)
+        source = "" if why else _source_of(name, described.kind, digests)
         for budget, capacity, problem in _capacities(request, described):
             for seed in request.seeds:
                 job = _job(request, described, name, version, budget, capacity, seed, source=source)
@@ -222,14 +226,17 @@ def _version_of(package: str) -> str:
     return "unknown" if found is None else found.version
 
 
-def _source_of(name: str, kind: str) -> str:
+def _source_of(name: str, kind: str, digests: dict[str, str]) -> str:
     """Return a digest of the source that a plug-in's answer comes from; of `auto`, that of all plug-ins.
 
     Empty without plug-ins: releases of remat have versions of their own.
     """
     asked = registry.algorithms(kind, available=True) if name == "auto" else [registry.find(name, kind)]
     packages = sorted({one.package for one in asked} - {"remat", "remat_algorithms"})
-    return _hash([_digest_of(package) for package in packages]) if packages else ""
+    for package in packages:
+        if package not in digests:
+            digests[package] = _digest_of(package)
+    return _hash([digests[package] for package in packages]) if packages else ""
 
 
 def _digest_of(package: str) -> str:

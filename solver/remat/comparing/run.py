@@ -364,11 +364,12 @@ class _Run:
     def all(self, sources: Sequence[Source]) -> Comparison:
         cells: dict[int, Cell] = {}
         planned: list[Job | Cell] = []
+        digests: dict[str, str] = {}
         for item in self._described(sources):
             if isinstance(item, Cell):
                 planned.append(item)
                 continue
-            planned += jobs_of(self._request, item)
+            planned += jobs_of(self._request, item, digests)
         self._kept.settle(len(planned))
         answers = self._answered([entry for entry in planned if isinstance(entry, Job)])
         for index, entry in enumerate(planned):

@@ -19,7 +19,7 @@ from remat.plugin.registry import Algorithm, name_of
 from remat.solving import auto
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import conclude
-from remat.solving.named_budget import kept, may_fail
+from remat.solving.named_budget import kept
 from remat.solving.problem_setup import (
     AnyInstance,
     AnyMachine,
@@ -281,8 +281,6 @@ def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, 
 
 def _promised(problem: Problem, solver: Algorithm, chosen: Any, result: Result, context: Context) -> Result:
     """Return an answer that names no budget as sufficient at which the algorithm finds no schedule."""
-    if result.report is not None or not may_fail(solver, result.least_budget):
-        return result
 
     def solve(other: Problem, inner: Context) -> Result:
         proposal, taken = propose(other, solver, chosen, inner)

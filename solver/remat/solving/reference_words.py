@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from remat.units import format_time
 
+WITHOUT_RECOMPUTATION = "without recomputation"
+"""What an overhead refers to, unless transfers or exchanges take longer."""
+
 if TYPE_CHECKING:
     from remat.solving.facts import Facts
     from remat.solving.result import Result
@@ -24,7 +27,7 @@ def reference_words(timed: Result | Facts, alone: str = "") -> str:
     if timed.transfer_bound == timed.reference_time > timed.no_recompute_time - timed.exchange_time:
         return f"the {time} that mandatory transfers take"
     if not timed.exchange_time:
-        return f"the {time} {alone}without recomputation"
+        return f"the {time} {alone}{WITHOUT_RECOMPUTATION}"
     if timed.exchange_time == timed.reference_time:
         return f"the {time} that the exchanges between ranks take"
-    return f"the {time} {alone}without recomputation, exchanges overlapped"
+    return f"the {time} {alone}{WITHOUT_RECOMPUTATION}, exchanges overlapped"

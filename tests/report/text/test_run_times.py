@@ -13,12 +13,11 @@ import remat
 from remat.generate import generate
 from remat.plugin.proposal import Termination
 from remat.report.page.build import page
-from remat.report.text.overheads import WITHOUT_RECOMPUTATION
 from remat.report.text.run_times import overhead_line
 from remat.report.text.schedule_view import schedule_view
 from remat.report.text.summary import figures, lines_of
 from remat.report.text.verdict import verdict
-from remat.solving.reference_words import reference_words
+from remat.solving.reference_words import WITHOUT_RECOMPUTATION, reference_words
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 from remat.units import format_time

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from remat.units import Number, Units, format_time
-
-WITHOUT_RECOMPUTATION = "without recomputation"
-"""What an overhead refers to, unless transfers or exchanges take longer."""
+from remat.solving.reference_words import WITHOUT_RECOMPUTATION
+from remat.units import Number, format_time
 
 
 def percent(share: float, *, signed: bool = True) -> str:
@@ -16,8 +14,6 @@ def percent(share: float, *, signed: bool = True) -> str:
     return f"+{text} %" if signed and value > 0 else f"{text} %"
 
 
-def over_reference(
-    overhead: float, reference: Number, units: Units | None = None, what: str = WITHOUT_RECOMPUTATION
-) -> str:
-    """Return an overhead with the time that it refers to: ``+12.3 % over the 1.5 s without recomputation``."""
-    return f"{percent(overhead)} over the {format_time(reference, units)} {what}"
+def over_reference(overhead: float, reference: Number) -> str:
+    """Return an overhead with the seconds that it refers to: ``+12.3 % over the 1.5 s without recomputation``."""
+    return f"{percent(overhead)} over the {format_time(reference)} {WITHOUT_RECOMPUTATION}"

@@ -9,12 +9,12 @@ import numpy as np
 
 from remat.graph.taskgraph import GATHERED, BoolArray, IntArray
 from remat.instance.kinds import is_pipeline
-from remat.report.text.overheads import WITHOUT_RECOMPUTATION, percent
+from remat.report.text.overheads import percent
 from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.decisions.phrases import enumerated
-from remat.solving.reference_words import reference_words
+from remat.solving.reference_words import WITHOUT_RECOMPUTATION, reference_words
 from remat.solving.result import Result
 from remat.units import Number, Units, format_time
 from remat.verifier import Report
