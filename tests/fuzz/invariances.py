@@ -32,6 +32,10 @@ ASKED = 3
 GRAPH_ALGORITHMS = ("auto", "dag-auto", "dag-exact", "keep-all")
 """Algorithms that solve the lowered graph."""
 
+ANY_ROW = ("auto", "pipe-plan", "pipe-search")
+"""Algorithms for pipelines that end for which the order of unlike devices does not matter; others take them as listed,
+as ranks are."""
+
 READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-pp")
 """Algorithms that derive the operator from the name of a stage."""
 
@@ -81,10 +85,19 @@ def _transformed(case, chosen, name, rng):
             message = f"written otherwise ({name}): {finding.rule}: {finding.message}"
             yield dataclasses.replace(finding, rule=f"fails-{name}", message=message, solves=(given.solve,))
         if again.result is not None and not again.limited:
-            for message in _differing(name, given.result, again.result):
+            for message in _differing(_claim(name, case.document, given.solve.algorithm), given.result, again.result):
                 yield Finding(PREFIX + name, given.solve.algorithm, message, (given.solve,))
-        elif again.refusal and name in SAME + NOT_WORSE:
+        elif again.refusal and _claim(name, case.document, given.solve.algorithm) in SAME + NOT_WORSE:
             yield Finding(f"refused-{name}", given.solve.algorithm, again.refusal, (given.solve,))
+
+
+def _claim(name, document, algorithm):
+    """Return the transformation whose rule holds: that of tasks for devices in a row whose order is a choice."""
+    if name != "permute_processors" or document["kind"] != "pipeline":
+        return name
+    ends = document.get("weights", "flush") == "flush" and "sharding" not in document
+    devices = {(entry.get("type", entry["name"]), entry.get("memory")) for entry in document["cluster"]["devices"]}
+    return name if len(devices) == 1 or (ends and algorithm in ANY_ROW) else "permute_tasks"
 
 
 def _rewritten(name, document, rng):

@@ -8,7 +8,7 @@ The functions read documents only, and nothing of `remat`.
 function                required relation of the answers
 ======================  ================================================================================================
 `permute_memories`      equal (by name, where they are by memory)
-`permute_processors`    equal
+`permute_processors`    equal; the devices of a pipeline: for algorithms that try several rows of them
 `permute_links`         equal
 `permute_values`        equal makespans and claims (values, inputs, outputs and other sets)
 `permute_tasks`         equal for algorithms that do not depend on the reference order: the list may be that order

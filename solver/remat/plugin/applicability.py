@@ -25,7 +25,7 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} does not support sequences that are cut into slices", argument="algorithm")
     if _needs_streams(problem) and not solver.streams:
-        what = "steps that follow each other" if problem.kind == "chain" else "stream of samples"
+        what = "steps that follow each other" if problem.kind == "chain" else "streams of samples"
         raise OptionError(f"{solver.name!r} does not support {what} without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} supports no {beyond}", argument="algorithm")

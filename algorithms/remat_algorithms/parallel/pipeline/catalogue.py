@@ -251,7 +251,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         deviates="labels in place of rounded indices; a constraint program in place of the integer program",
         several_memories=True,
         any_links=True,
-        covered_by=("pipe-plan", "1f1b-star"),
+        trials=(
+            Trial(
+                when="parameters that are updated while micro-batches are in flight (no flush)",
+                applies="remat_algorithms.parallel.applicability:changing_weights",
+            ),
+        ),
     ),
     Algorithm(
         name="pipeline-ilp",

@@ -33,6 +33,7 @@ from functools import cache
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Pattern, Problem, Proposal, Termination
+from remat_algorithms.parallel.pipeline.device_orders import on_device_orders
 from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, blocks_of
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, more_gap, whole_periods
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import least_period as least_star
@@ -335,6 +336,10 @@ def solve(problem: Problem, options: MadPipeOptions, context: Context) -> Propos
     OptionError
         If parameters do not change during the stream, or links wait for others.
     """
+    return on_device_orders(problem, context, lambda problem, context: _solved(problem, options, context))
+
+
+def _solved(problem: Problem, options: MadPipeOptions, context: Context) -> Proposal:
     search = _Search(problem, options, context)
     least = search.run(None)
     blocks = search.blocks
