@@ -403,3 +403,73 @@ def test_values_that_float_times_free_late_stay_in_turn():
     document = {"schema": "remat.instance/2", "kind": "chain", "input_size": 0, "stages": stages, "machine": machine}
     document["input_gradient"] = False
     nothing_in(document, {"b": 19}, "autoswap", "offload-dp", "pofo", time_limit=3.0, seed=1)
+
+
+def with_less_and_more(document, less, more):
+    """Solve with little and with more memory; return both makespans."""
+    nothing_in(document, less, "auto", time_limit=5.0)
+    return [remat.solve(document, budget=budget, time_limit=5.0).makespan for budget in (less, more)]
+
+
+def test_more_memory_is_never_worse_for_a_tree():
+    document = {"schema": "remat.instance/2", "kind": "tree", "parent": [4, 2, -1, 0, 2, 2, 1], "orientation": "out"}
+    document["output_size"] = [0, 4, 1, 0, 5, 1, 3]
+    processors = [{"name": "gpu", "memory": "gpu"}, {"name": "slow", "memory": "gpu", "speed": 0.25}]
+    document["machine"] = {"memories": [{"name": "gpu"}], "processors": processors}
+    assert with_less_and_more(document, 11, 12) == [6, 6]
+
+
+def test_more_memory_is_never_worse_for_a_stream():
+    names = ["m0", "m1", "m2"]
+    links = [("m2", "m0", 0.5, {}), ("m1", "m2", 1, {}), ("m0", "m1", 0.5, {}), ("m1", "m0", 5, {})]
+    links += [("m0", "m2", 1000, {"delay": 4}), ("m2", "m1", 1000, {"latency": 3, "delay": 2})]
+    machine = {
+        "memories": [{"name": "m0", "static": 4}, {"name": "m1"}, {"name": "m2"}],
+        "processors": [{"name": f"p{k}", "memory": name} for k, name in enumerate(names)],
+        "links": [{"source": one, "target": two, "bandwidth": speed} | more for one, two, speed, more in links],
+    }
+    machine["processors"][1]["type"] = "fast"
+    times = {"fast": 2, "slow": 2}
+    tasks = [{"id": "t0", "time": 6, "writes": ["v0"]}, {"id": "t3", "time": times, "reads": ["v0"], "writes": []}]
+    less, more = with_less_and_more(stream(tasks, machine, [{"id": "v0", "size": 3}]), {"m0": 5}, {"m0": 9})
+    assert more <= less
+
+
+def test_more_memory_is_never_worse_with_three_processors():
+    tasks = [
+        {"id": "t0", "time": 1, "writes": ["v0"], "workspace": 6},
+        {"id": "t2", "time": 4, "writes": ["v2"]},
+        {"id": "t3", "time": 90, "reads": ["v0"], "writes": ["v3"], "recomputable": False},
+        {"id": "t4", "time": 1, "reads": ["v0"], "writes": ["v4"], "workspace": 4},
+        {"id": "t7", "time": 1, "writes": ["v7"], "recomputable": False, "once": True},
+        {"id": "t8", "time": 1, "reads": ["v7"], "writes": []},
+        {"id": "t10", "time": 5, "writes": ["v10"], "in_place": True},
+    ]
+    sizes = {"v0": 30, "v2": 27, "v3": 15, "v4": 48, "v7": 38, "v10": 20}
+    document = {"schema": "remat.instance/2", "kind": "dag", "tasks": tasks, "outputs": []}
+    document["values"] = [{"id": name, "size": size} for name, size in sizes.items()]
+    processor = {"name": "gpu", "memory": "device", "count": 3}
+    document["machine"] = {"memories": [{"name": "device"}], "processors": [processor]}
+    less, more = with_less_and_more(document, 82, 84)
+    assert more <= less
+
+
+def test_more_memory_is_never_worse_for_parameters_at_a_host():
+    stages = [
+        {"forward_time": 0, "backward_time": 0, "output_size": 3, "parameter_size": 5},
+        {"forward_time": 3, "backward_time": 1, "output_size": 2, "saved_size": 4, "gradient_size": 6},
+        {"forward_time": 4, "backward_time": 2, "output_size": 3, "parameter_size": 1, "optimizer_size": 5},
+    ]
+    stages[1]["parameter_size"] = 3
+    machine = {
+        "memories": [{"name": "host"}, {"name": "device"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": [
+            {"source": "device", "target": "host", "bandwidth": 5, "latency": 5},
+            {"source": "host", "target": "device", "bandwidth": 3},
+        ],
+    }
+    document = {"schema": "remat.instance/3", "kind": "chain", "input_size": 3, "stages": stages, "machine": machine}
+    document |= {"parameter_memory": "any", "optimizer_memory": "any"}
+    less, more = with_less_and_more(document, {"device": 26}, {"device": 27})
+    assert more <= less

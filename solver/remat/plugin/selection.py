@@ -177,6 +177,18 @@ def with_little_work(problem: Problem) -> list[Candidate]:
     return [Candidate(algorithm, Trial(options=registry.load(algorithm.quick)(problem))) for algorithm in found]
 
 
+def with_little_time(problem: Problem, *, small: int) -> list[Candidate]:
+    """Return the algorithms that take little time; in graphs of up to `small` tasks, these include all that end.
+
+    In graphs of up to a third of this, they are all that always run.
+    """
+    chosen, tasks = candidates(problem), len(problem.graph.tasks)
+    if 3 * tasks <= small:
+        return [*chosen.asked]
+    more = [*chosen.ending, *with_little_work(problem)] if tasks <= small else []
+    return [*chosen.early, *chosen.cheap, *more]
+
+
 def declared(kind: str) -> list[tuple[str, Candidate]]:
     """Return all candidates for a kind of instance, each with its group, in the order in which they run."""
     found = [

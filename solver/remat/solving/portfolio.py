@@ -28,10 +28,11 @@ from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
 from remat.solving.named_budget import NAMED_SHARE, at, insufficient, may_fail, trial
-from remat.solving.portfolio_answers import Answer, remarks
+from remat.solving.portfolio_answers import Answer, longest, refuted, remarks
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
+from remat.solving.tighter_limits import tightened
 from remat.solving.time_guard import guarded
 
 EARLY_SHARE = 0.5
@@ -73,6 +74,9 @@ OTHERS = 0.5
 LONGER = 0.5
 """Share of the time left for a round in which those that the time stopped run again, and most of it for one of them."""
 
+MOST_TIGHTENED = 1_000
+"""Most tasks for which algorithms run again with less memory."""
+
 GAP = 0.001
 """Share of the makespan to which the gap is closed by default, in instances of more than `SMALL` tasks."""
 
@@ -106,6 +110,7 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
     portfolio.deepen()
+    portfolio.tighten()
     return portfolio.merged()
 
 
@@ -257,6 +262,21 @@ class _Portfolio:
     def _gained(self, before: tuple[float, float]) -> bool:
         makespan, bound = self._figures()
         return max(before[0] - makespan, bound - before[1]) > GAIN * before[0]
+
+    def tighten(self) -> None:
+        """Run algorithms that take little time again with less memory, where they may find a better schedule."""
+        if self.best is None or self.settled or len(self.problem.graph.tasks) > MOST_TIGHTENED:
+            return
+        select = partial(selection.with_little_time, small=SMALL)
+        for answer in tightened(self.problem, list(self.answers), select, self._ask_with_less, self.context):
+            self.answers.append(answer)
+            self._report(answer.result)
+
+    def _ask_with_less(self, problem: Problem, candidate: Candidate) -> Answer | None:
+        other = _Portfolio(problem, self.options, self.context.aside())
+        answer = other._ask(candidate)
+        self.log.extend(other.log)
+        return answer if answer is None or self._admissible(answer) else None
 
     def ask_quick(self) -> None:
         """Run the quick candidates, and the algorithm that answers questions about many budgets."""
@@ -480,14 +500,14 @@ class _Portfolio:
         bounds = self._bounds(best)
         ended = self.context.termination if self.context.ended else None
         if best is None:
-            within, least = self._refuted()
+            within, least = refuted(self.problem, self.answers)
             if minimum:
                 least = self._promised(least)
             notes = self._notes_without(proved=within is not None or self.problem.exceeded is not None)
             if minimum:
                 least, more = lowered(self.problem, self.context, least, self._probe, self._named_by(least))
                 notes += more
-            termination = ended or self._longest(self.answers)
+            termination = ended or longest(self.answers, self.answers)
             return Proposal(
                 bounds=bounds,
                 infeasible_within=within,
@@ -508,7 +528,7 @@ class _Portfolio:
             makespan=result.makespan,
             bounds=bounds,
             optimal_within=within,
-            termination=ended or self._longest([best]),
+            termination=ended or longest(self.answers, [best]),
             notes=tuple(dict.fromkeys(notes)),
             author=Author(result.algorithm, result.options),
             log=tuple(self.log),
@@ -549,26 +569,6 @@ class _Portfolio:
             self.context.best_bound = None if whole is None else whole.value
         return tuple(found.values())
 
-    def _longest(self, answers: list[Answer]) -> Termination:
-        """Return why the search ended: the last limit that stopped an algorithm, otherwise the answers' reasons."""
-        said = {answer.candidate.key: answer.result.termination for answer in self.answers}.values()
-        for limit in (Termination.TIME_LIMIT, Termination.PATIENCE):
-            if limit in said:
-                return limit
-        return next((answer.result.termination for answer in reversed(answers)), Termination.COMPLETED)
-
-    def _refuted(self) -> tuple[str | None, LeastBudget | None]:
-        """Return the class without a schedule, and the minimum budget at which it has one."""
-        if self.problem.exceeded is not None:
-            return None, smallest_named([answer.result.least_budget for answer in self.answers])
-        refuted = [answer for answer in self.answers if answer.result.scope is not None]
-        proved = [answer for answer in refuted if answer.result.scope == ALL_SCHEDULES]
-        least = smallest_named([answer.result.least_budget for answer in proved or self.answers])
-        if not refuted:
-            return None, least
-        # Among several classes, that of the algorithm that searches longest, and last.
-        return (proved or refuted)[-1].result.scope, least
-
     def _promised(self, least: LeastBudget | None) -> LeastBudget | None:
         """Return the smallest named budget at which the algorithm that names it finds a schedule."""
         first, named = least, [answer.result.least_budget for answer in self.answers]
@@ -594,6 +594,6 @@ class _Portfolio:
         return next((one.solver.name for one in self.answers if one.result.least_budget == least), None)
 
     def _notes_without(self, *, proved: bool) -> tuple[str, ...]:
-        """Yield notes on a missing schedule; after a proof, algorithms that refused the instance are not listed."""
+        """Return notes on a missing schedule; after a proof, algorithms that refused the instance are not listed."""
         notes = [note for answer in self.answers for note in answer.proposal.notes]
         return tuple(dict.fromkeys([*notes, *(() if proved else self.refusals[:3])]))

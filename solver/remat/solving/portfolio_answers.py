@@ -9,9 +9,10 @@ from typing import Any
 from remat.messages import listing
 from remat.plugin import registry
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
 from remat.plugin.selection import Candidate
 from remat.plugin.topological_order import in_listed_order
+from remat.solving.minimum_budget import smallest_named
 from remat.solving.result import Result
 
 
@@ -84,3 +85,25 @@ def _worth(problem: Problem, answers: Sequence[Answer], best: Answer, order: str
 
 def _share(more: float, less: float) -> str:
     return f"{100 * (more - less) / less:.3g} %" if less else "time"
+
+
+def longest(every: Sequence[Answer], answers: Sequence[Answer]) -> Termination:
+    """Return why a search ended: the last limit that stopped an algorithm, otherwise the reasons of `answers`."""
+    said = {answer.candidate.key: answer.result.termination for answer in every}.values()
+    for limit in (Termination.TIME_LIMIT, Termination.PATIENCE):
+        if limit in said:
+            return limit
+    return next((answer.result.termination for answer in reversed(answers)), Termination.COMPLETED)
+
+
+def refuted(problem: Problem, answers: Sequence[Answer]) -> tuple[str | None, LeastBudget | None]:
+    """Return the class without a schedule, and the minimum budget at which it has one."""
+    if problem.exceeded is not None:
+        return None, smallest_named([answer.result.least_budget for answer in answers])
+    without = [answer for answer in answers if answer.result.scope is not None]
+    proved = [answer for answer in without if answer.result.scope == ALL_SCHEDULES]
+    least = smallest_named([answer.result.least_budget for answer in proved or answers])
+    if not without:
+        return None, least
+    # Among several classes, that of the algorithm that searches longest, and last.
+    return (proved or without)[-1].result.scope, least
