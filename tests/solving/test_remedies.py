@@ -76,10 +76,17 @@ def test_ranks_that_share_states_are_not_told_to_share_them() -> None:
     assert shared.need == found.need - 48 + 12  # the parameters of four layers; the task needs those of the fifth
 
 
-def pipeline(**more: Any) -> Any:
-    layers: dict[str, Any] = {"forward_time": 1, "backward_time": 2, "output_size": [2] * 4, "memory": 12}
-    cluster: dict[str, Any] = {"devices": 4, "micro_batches": 4, "time_unit": "unit", "size_unit": "unit"}
-    return remat.pipeline(**layers, **cluster, **{"parameter_size": [0, 8, 0, 0], **more})
+def pipeline(parameter_size: tuple[int, ...] = (0, 8, 0, 0)) -> Any:
+    return remat.pipeline(
+        forward_time=1,
+        backward_time=2,
+        output_size=[2] * 4,
+        parameter_size=list(parameter_size),
+        devices=4,
+        micro_batches=4,
+        time_unit="unit",
+        size_unit="unit",
+    )
 
 
 def test_a_smaller_batch_does_not_shrink_the_parameters_of_a_task() -> None:
@@ -90,7 +97,7 @@ def test_a_smaller_batch_does_not_shrink_the_parameters_of_a_task() -> None:
 
 
 def test_capacities_of_several_memories_are_theirs() -> None:
-    for step, algorithm, own in ((hosted(), "capuchin", "its"), (pipeline(parameter_size=[8] * 4), "1f1b", "their")):
+    for step, algorithm, own in ((hosted(), "capuchin", "its"), (pipeline((8,) * 4), "1f1b", "their")):
         words = " ".join(remat.solve(step, algorithm=algorithm, budget=16).summary().split())
         assert f"more than {own} capacity" in words
 
@@ -117,3 +124,17 @@ def test_no_budget_is_suggested_that_only_an_unsupported_algorithm_needs() -> No
     assert result.shortfall is not None
     assert result.shortfall.budget == {}
     assert remat.solve(step, budget={"device": 10_000}).report is None
+
+
+def test_values_that_are_all_named_are_no_examples() -> None:
+    """And a share that rounds to zero is below 0.1 %."""
+    tasks = [
+        {"id": "a", "time": 1, "reads": ["i"], "writes": ["v"]},
+        {"id": "b", "time": 1, "reads": ["v"], "writes": ["w"]},
+        {"id": "c", "time": 1, "reads": ["w", "i"], "writes": ["z"]},
+    ]
+    sizes = {"i": 1, "v": 10_000, "w": 10_000, "z": 1}
+    graph = {"schema": "remat.instance/2", "kind": "dag", "tasks": tasks, "inputs": ["i"], "outputs": ["i", "z"]}
+    graph["values"] = [{"id": name, "size": size} for name, size in sizes.items()]
+    words = remat.solve(graph, algorithm="keep-all", budget=9).summary()
+    assert "1 B (< 0.1 %) other values that have to be there: i (1 B)" in " ".join(words.split())
