@@ -88,7 +88,7 @@ def _names(result: Result, part: Part) -> str:
         f"{shown_value(graph, value)} ({format_size(int(graph.size[value]), units)})" for value in values
     )
     if part.what == REST and not part.resident:
-        return f", in the reference order such as {listed}"
+        return f", such as {listed} in the reference order"
     every = sum(int(graph.size[value]) for value in values) == part.size
     return f": {listed}" if every else f", such as {listed}"
 
