@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.instance.kinds import is_pipeline
 from remat.schedule.steps import StepKind
-from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, UNUSED, Decision, Stay
+from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, UNUSED, Decision, Stay, times_but_last
 from remat.units import Number
 
 if TYPE_CHECKING:
@@ -162,10 +162,11 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
             (again if row.runs > 1 else kept)[branch][stage].append(row)
         if place.letters == "s" and place.second is not None and not branched and row.runs:
             variants[place.second].append((stage, row))
+    times = times_but_last(result) if again else {}
     for branch in sorted({*again, *kept}):
         of = f"chain {branch}" if branched else ""
         if branch in again:
-            yield _recomputed(again[branch], unit, of)
+            yield _recomputed(again[branch], times, unit, of)
         left = {stage: listed for stage, listed in kept[branch].items() if stage not in again[branch]}
         left = {stage: listed for stage, listed in left.items() if not any(row.offloaded for row in listed)}
         if left and unit == "stages":
@@ -225,7 +226,7 @@ def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more:
     return _group(OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, **more)
 
 
-def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:
+def _recomputed(stages: Mapping[int, list[Decision]], times: Mapping[str, Number], unit: str, of: str) -> Group:
     """Return the group of recomputed stages; the outputs of one run count once."""
     longest = [max(rows, key=lambda row: row.runs) for rows in stages.values()]
     return _group(
@@ -233,7 +234,7 @@ def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Gro
         [row for rows in stages.values() for row in rows],
         unit=unit,
         numbers=tuple(sorted(stages)),
-        time=sum(max(row.recompute_time for row in rows) for rows in stages.values()),
+        time=sum(max(times.get(row.value, 0) for row in rows) for rows in stages.values()),
         runs=sum(row.runs - 1 for row in longest),
         most_runs=max(row.runs for row in longest),
         of=of,
@@ -264,8 +265,8 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
         else:
             away[home, place.second, memory][place.first].append(row)
     order = {home: number for number, home in enumerate(dict.fromkeys(homes.values()))}
-    yield from _alike(RECOMPUTED, again, order)
-    yield from _alike(OFFLOADED, away, order)
+    yield from _alike(RECOMPUTED, again, order, times_but_last(result) if again else {})
+    yield from _alike(OFFLOADED, away, order, {})
     for (home, role, memory, held_at), members in lasting.items():
         yield _away(
             [row for _, row, _ in members],
@@ -280,7 +281,10 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
 
 
 def _alike(
-    decision: str, found: Mapping[tuple[str, int, str], Mapping[int, list[Decision]]], order: Mapping[str, int]
+    decision: str,
+    found: Mapping[tuple[str, int, str], Mapping[int, list[Decision]]],
+    order: Mapping[str, int],
+    times: Mapping[str, Number],
 ) -> Iterator[Group]:
     """Yield a group for micro-batches of a stage with the same decisions for the same layers."""
     alike: dict[tuple[str, str, tuple[int, ...]], list[int]] = defaultdict(list)
@@ -300,7 +304,7 @@ def _alike(
             memory=memory,
             of=home,
             batches=tuple(sorted(batches)),
-            time=sum(row.recompute_time for row in once) if again else 0,
+            time=sum(max(times.get(row.value, 0) for row in rows) for rows in members) if again else 0,
             runs=sum(row.runs - 1 for row in once) if again else 0,
             most_runs=max(row.runs for row in once) if again else 0,
         )
