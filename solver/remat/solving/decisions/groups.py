@@ -182,6 +182,7 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
             )
     for (memory, role, branch, held_at), members in away.items():
         yield _away(
+            result,
             [row for _, row, _ in members],
             {row.value: stays for _, row, stays in members},
             unit=unit,
@@ -209,17 +210,24 @@ def _group(decision: str, rows: Iterable[Decision], *, size: int | None = None, 
     )
 
 
-def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
-    """Return the group of offloaded values, each with its stays."""
-    listed = [*rows]
+def _away(result: Result, rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
+    """Return the group of offloaded values, each with its stays.
+
+    At one instant, stays end before others begin; what is there at the end of the schedule, or for an instant only,
+    counts with what begins then.
+    """
+    listed, makespan = [*rows], result.report.makespan if result.report else 0
     events = sorted(
         event
         for row in listed
         for stay in stays[row.value]
-        for event in ((stay.start, 1, stay.size), (stay.end, -1, -stay.size))
+        for event in (
+            (stay.start, 1, 1, stay.size),
+            (stay.end, 2 if stay.end == makespan or stay.start == stay.end else 0, -1, -stay.size),
+        )
     )
     most = now = bytes_now = bytes_most = 0
-    for _, change, size in events:
+    for _, _, change, size in events:
         now, bytes_now = now + change, bytes_now + size
         most, bytes_most = max(most, now), max(bytes_most, bytes_now)
     size = sum(max(stay.size for stay in stays[row.value]) for row in listed)
@@ -269,6 +277,7 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
     yield from _alike(OFFLOADED, away, order, {})
     for (home, role, memory, held_at), members in lasting.items():
         yield _away(
+            result,
             [row for _, row, _ in members],
             {row.value: stays for _, row, stays in members},
             unit="layers",
@@ -355,7 +364,7 @@ def _of_values(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
         away[memory, held_at].append((row, stays))
     for (memory, held_at), members in away.items():
         stays_of = {row.value: stays for row, stays in members}
-        yield _away(by_size(row for row, _ in members), stays_of, memory=memory, held_at=held_at)
+        yield _away(result, by_size(row for row, _ in members), stays_of, memory=memory, held_at=held_at)
     kept = by_size(row for row in rows if row.decision == KEPT)
     if kept:
         yield _group(KEPT, kept)
