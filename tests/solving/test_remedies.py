@@ -132,3 +132,12 @@ def test_values_that_are_all_named_are_no_examples() -> None:
     tree |= {"output_size": [0, 1, 10_000, 10_005, 10_000]}
     words = remat.solve(tree, budget=9).summary()
     assert "1 B (< 0.1 %) other values that have to be there: v1 (1 B)" in " ".join(words.split())
+
+
+def test_what_is_written_over_what_is_read_is_said_so() -> None:
+    """An output of 7 bytes over an input of 4 adds 3."""
+    task = {"id": "a", "time": 1, "reads": ["i"], "writes": ["o"], "in_place": True}
+    sizes = [{"id": "i", "size": 4}, {"id": "o", "size": 7}]
+    graph = {"schema": "remat.instance/2", "kind": "dag", "tasks": [task], "values": sizes}
+    result = remat.solve(graph | {"inputs": ["i"], "outputs": ["o"]}, algorithm="keep-all", budget=1)
+    assert "3 B (42.9 %) what task a writes: o (7 B), partly in place of what it reads" in result.summary()

@@ -89,8 +89,9 @@ def _names(result: Result, part: Part) -> str:
     )
     if part.what == REST and not part.resident:
         return f", such as {listed} in the reference order"
-    every = sum(int(graph.size[value]) for value in values) == part.size
-    return f": {listed}" if every else f", such as {listed}"
+    named = sum(int(graph.size[value]) for value in values)
+    over = ", partly in place of what it reads" if named > part.size else ""
+    return f": {listed}{over}" if named >= part.size else f", such as {listed}"
 
 
 def budgets(found: Shortfall) -> Iterator[str]:
