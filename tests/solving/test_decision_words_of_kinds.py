@@ -244,7 +244,7 @@ def test_times_of_recomputed_stages_add_up_to_the_recompute_time(seed: int) -> N
 def test_what_must_be_there_at_the_end_is_there_at_once() -> None:
     """The last copies end with the schedule: their values share the memory at its end."""
     stage = {"forward_time": 1, "backward_time": 2, "output_size": 2, "update_time": 1, "parameter_size": 3}
-    document = {
+    document: dict[str, Any] = {
         "schema": "remat.instance/3",
         "kind": "chain",
         "input_size": 2,
