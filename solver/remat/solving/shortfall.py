@@ -428,7 +428,8 @@ def _need(
 ) -> Need:
     """Return a need by what remedies can change."""
     found = {part.what: part.size for part in parts}
-    held, touched, permanent = {term: found[term] for term in TRAINING if term in found}, {}, found.get(STATIC, 0)
+    held, permanent = {term: found[term] for term in TRAINING if term in found}, found.get(STATIC, 0)
+    touched: dict[str, int] = {}
     if not graph.terms:  # the training of a chain with static memory
         held, permanent = dict(split), permanent - sum(split.values())
     elif least.task is not None:
