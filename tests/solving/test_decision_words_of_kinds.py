@@ -217,3 +217,46 @@ def test_parameters_and_states_at_the_host(share: int) -> None:
     size = dict(zip(result.graph.values, result.graph.size.tolist(), strict=True))
     waits = {memory: {one for one in found if size[one]} for memory, found in deciding.waiting(result).items()}
     assert dict(named) == {memory: found for memory, found in waits.items() if found}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_times_of_recomputed_stages_add_up_to_the_recompute_time(seed: int) -> None:
+    """Also if the forward that saves, which runs last, takes longer than the one that does not."""
+    draw = random.Random(seed)
+    length = draw.randint(4, 9)
+    times = [draw.randint(1, 9) for _ in range(length)]
+    chain = remat.chain(
+        forward_time=times,
+        saving_forward_time=[time + draw.randint(1, 5) for time in times],
+        backward_time=2,
+        output_size=[draw.randint(1, 5) for _ in range(length)],
+        saved_size=[draw.randint(4, 9) for _ in range(length)],
+        input_size=3,
+        time_unit="unit",
+        size_unit="unit",
+    )
+    result = remat.solve(chain, algorithm="rotor", budget="60%")
+    assert result.recompute_time == sum(row.recompute_time for row in result.stage_decisions) > 0
+    (line,) = (line for line in told(result) if line.startswith("recompute"))
+    assert f"(time {result.recompute_time}" in line
+
+
+def test_what_must_be_there_at_the_end_is_there_at_once() -> None:
+    """The last copies end with the schedule: their values share the memory at its end."""
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": 2, "update_time": 1, "parameter_size": 3}
+    document: dict[str, Any] = {
+        "schema": "remat.instance/3",
+        "kind": "chain",
+        "input_size": 2,
+        "stages": [stage] * 3,
+        "machine": two_memories("device", "host", processors=1),
+        "parameter_memory": "host",
+        "units": {"time": "unit", "memory": "unit"},
+    }
+    for bandwidth in (1, None):
+        for link in document["machine"]["links"]:
+            link.pop("bandwidth", None)
+            link.update({} if bandwidth is None else {"bandwidth": bandwidth})
+        lines = told(remat.solve(document, algorithm="weight-offload"))
+        assert "copy the new parameters of stages 1-3 to host (size 9)" in lines
+        assert "fetch the parameters of stages 1-3 from host (size 9)" in lines

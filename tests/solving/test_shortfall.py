@@ -198,8 +198,9 @@ def test_a_batch_that_fits_is_named_or_said_to_be_in_vain() -> None:
 
 
 def test_gradients_that_may_leave_for_a_host_do_not_exclude_a_smaller_batch() -> None:
-    made = transformer(parameters="host", states="host")
-    found = remat.solve(made, budget={"device": "100kB"}, time_limit=2).shortfall
+    made = transformer(parameters="host", states="host") | {}
+    made["stages"][1]["repeat"] = 4
+    found = remat.solve(made, budget={"device": "300kB"}, time_limit=2).shortfall
     assert found is not None
     assert found.split["gradients"] > found.capacity
     batch = next(remedy for remedy in found.remedies if "batch" in remedy.what)

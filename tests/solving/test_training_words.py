@@ -61,7 +61,8 @@ def test_a_choice_of_memories_is_told_stage_by_stage() -> None:
     for letter, role in (("w", "parameters"), ("o", "optimizer states")):
         (part,) = (part for part in line.split("; ") if part.startswith(f"{role}: "))
         assert set(re.findall(r" in (\w+)", part)) == where[letter]
-        assert ("(stages" in part) == (len(where[letter]) > 1)
+        assert ("(stage" in part) == (len(where[letter]) > 1)
+    assert "(stage 3)" in line
 
 
 def _initial(result: Result) -> list[tuple[str, str]]:

@@ -1,11 +1,13 @@
 """Overlaps within the tolerance of an instant do not add up, for every kind of dependence between steps."""
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import remat
 from tests.verifier.judges import Case, rules
 
 REASONS = ("processor", "value", "write", "free", "room")
@@ -154,3 +156,15 @@ def test_a_very_long_step_does_not_reorder_the_others(longest):
     steps[2]["start"], steps[3]["start"] = 5.5, 7.0
     assert not case.verify(steps).ok
     assert not case.judge(steps).ok
+
+
+def test_sums_of_floats_leave_no_negative_idle_time():
+    """The busy time of these runs, added in another order, exceeds their makespan by a rounding."""
+    draw = random.Random(17)
+    forward, backward = ([draw.random() for _ in range(12)] for _ in range(2))
+    step = remat.chain(forward_time=forward, backward_time=backward, output_size=1, saved_size=1, input_size=1)
+    report = remat.solve(step, algorithm="keep-all").report
+    assert report is not None
+    assert report.busy["processor"] > report.makespan
+    assert report.idle["processor"] == 0
+    assert report.bubble["processor"] == 0

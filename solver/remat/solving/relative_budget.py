@@ -12,6 +12,7 @@ from remat.errors import ClaimError, OptionError, QuantityError
 from remat.instance.native import native
 from remat.messages import brief
 from remat.plugin import registry
+from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
@@ -20,6 +21,7 @@ from remat.units import LARGEST_SIZE
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.plugin.registry import Algorithm
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
 STORE_ALL_ALGORITHM = "store-all"
@@ -95,9 +97,28 @@ class Wholes:
 
     problem: Problem
 
-    @cached_property
+    @property
     def peaks(self) -> Mapping[str, int] | None:
         """The verified peaks; None if no such schedule is known. Computed on first use."""
+        return None if self._reference is None else self._reference[1]
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether a solve by the algorithm of the reference schedule would accept the instance, too.
+
+        The reference only has to be valid: the algorithm may ignore a feature, such as ratios of transfers.
+        """
+        if self._reference is None:
+            return False
+        try:
+            check_reach(self.problem, self._reference[0])
+        except OptionError:
+            return False
+        return True
+
+    @cached_property
+    def _reference(self) -> tuple[Algorithm, Mapping[str, int]] | None:
+        """The algorithm whose schedule is the reference, and its peaks."""
         whole = self.problem
         # Computed here, they are shared with the problem itself.
         _ = whole.graph, whole.no_recompute_time, whole.least_objective, whole.memory_bounds
@@ -111,7 +132,7 @@ class Wholes:
             except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
                 continue
             if result.peak_memory and (name == plain or not result.recompute_time):
-                return result.peak_memory
+                return solver, result.peak_memory
         return None
 
     def part(self, share: Decimal, memory: str, shown: str) -> int:

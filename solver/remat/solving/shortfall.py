@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,14 @@ from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak
 from remat.solving.problem_setup import Control
 from remat.solving.relative_budget import Wholes
+from remat.solving.remedies import Need, Remedy, remedies
 from remat.solving.static_split import static_split
 
 if TYPE_CHECKING:
     from remat.graph.bounds import MemoryBound
     from remat.graph.machine import Machine
     from remat.instance import Instance
+    from remat.plugin.registry import Algorithm
     from remat.solving.result import Result
 
 TRAINING = (PARAMETERS, GRADIENTS, STATES)
@@ -33,20 +35,14 @@ TRAINING = (PARAMETERS, GRADIENTS, STATES)
 MOST_NAMED = 3
 """Values that a part of a need names."""
 
-MOST_SHARES = 1024
-"""Maximum number of devices or ranks in a remedy."""
-
-LEAST_SHARE = 5
-"""Per cent of a batch, at the least, that a remedy names."""
-
 MOST_EXPLAINED = 2_000
 """Tasks of an instance whose schedule is made again to tell what sets a minimum budget."""
 
+TRIAL_SECONDS = 10.0
+"""Time limit of a solve that tries a suggested budget; it ends with its first schedule."""
+
 MOST_TASKS = 200_000
 """Tasks of an instance whose peak without recomputation is computed for a suggestion."""
-
-TRAINING_ALONE = "parameters, gradients and states alone take"
-"""Why a remedy that changes only activations does not help."""
 
 STATIC, READ, WRITTEN, WORKSPACE, REST = "static memory", "read", "written", "workspace", "kept for other tasks"
 
@@ -72,27 +68,6 @@ class Part:
     size: int
     values: tuple[str, ...] = ()
     resident: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A remedy, and the minimum bytes of the memory with it, if activations do not change.
-
-    Attributes
-    ----------
-    what : str
-    need : int
-        Necessary, not sufficient. If it is more than the capacity, the remedy alone is not enough.
-    helps : bool
-        False for a common remedy that does not help here.
-    reason : str
-        Why it does not help, before the bytes.
-    """
-
-    what: str
-    need: int
-    helps: bool = True
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +135,7 @@ def shortfall_of(result: Result) -> Shortfall | None:
         return None  # no budget would do
     known = least is not None and least.sufficient
     whole = None if known or len(result.graph.tasks) > MOST_TASKS else _whole(instance, machine, least)
-    enough = least if least is not None and least.sufficient else whole
+    enough = least if known else whole if whole is not None and _is_found(result, whole) else None
     proof = _proof(result)
     need = proof or least or whole
     together = _together(result)
@@ -180,7 +155,8 @@ def shortfall_of(result: Result) -> Shortfall | None:
     if need is least and least is not None:
         need = _explained(result, least)
     parts = _parts(result.graph, machine, need, memories, {} if shared else split, proved=proof is not None)
-    terms = bool(result.graph.terms)
+    whole_need = _need(result.graph, need, capacity, split, parts, shared=shared, proved=proof is not None)
+    divisible = Problem(instance, machine).in_parts
     return Shortfall(
         memory=machine.memories[need.memory].name if len(memories) == 1 else "",
         capacity=capacity,
@@ -190,7 +166,7 @@ def shortfall_of(result: Result) -> Shortfall | None:
         parts=parts,
         split=split,
         budget={} if enough is None else _budget(instance, machine, enough),
-        remedies=tuple(_remedies(instance, machine, need.size, capacity, split, parts, shared=shared, terms=terms)),
+        remedies=tuple(remedies(instance, machine, whole_need, divisible=divisible)),
     )
 
 
@@ -201,13 +177,8 @@ def _explained(result: Result, least: LeastBudget) -> LeastBudget:
     """
     if not least.sufficient or least.values is not None or len(result.graph.tasks) > MOST_EXPLAINED:
         return least
-    solver = next((one for one in algorithms() if one.name == result.algorithm), None)
-    if solver is None or solver.guarantee != "strategy" or result.instance is None:
-        return least
-    budget = _budget(result.instance, result.machine, least)
-    setup = Setup(Problem(result.instance, result.machine), solver, dict(result.options))
-    found = setup.solve_within(Control(seed=result.seed), budget)
-    if found.report is None:
+    found = _by_strategy(result, least)
+    if found is None or found.report is None or result.instance is None:
         return least
     own = budgeted_memories(result.instance, result.machine, least.memory)
     peak = max((at_peak(found, memory) for memory in own), key=lambda one: one.size)
@@ -217,6 +188,41 @@ def _explained(result: Result, least: LeastBudget) -> LeastBudget:
     names = [] if held is None else [one.name for one in held.held if one.made_by]
     values = tuple(value for name in names if (value := result.graph.values.find(name)) is not None)
     return replace(least, task=peak.task, memory=peak.memory, values=values)
+
+
+def _by_strategy(result: Result, least: LeastBudget) -> Result | None:
+    """Return the answer of an algorithm with one schedule at a budget; None for other algorithms."""
+    solver = _named(result)
+    if solver is None or solver.guarantee != "strategy":
+        return None
+    return _solved(result, solver, least, Control(seed=result.seed))
+
+
+def _named(result: Result) -> Algorithm | None:
+    """Return the algorithm that answered, unless it is a portfolio."""
+    return next((one for one in algorithms() if one.name == result.algorithm), None)
+
+
+def _solved(result: Result, solver: Algorithm, least: LeastBudget, control: Control) -> Result | None:
+    if result.instance is None:
+        return None
+    setup = Setup(Problem(result.instance, result.machine), solver, dict(result.options))
+    return setup.solve_within(control, _budget(result.instance, result.machine, least))
+
+
+def _is_found(result: Result, whole: LeastBudget) -> bool:
+    """Whether the algorithm that answered finds a schedule at a budget that avoids recomputation.
+
+    It may do other things than to keep everything: offload more than another memory holds, say. Exact algorithms are
+    taken at their word, as is a portfolio.
+    """
+    solver = _named(result)
+    if not whole.sufficient or solver is None or solver.guarantee == "exact":
+        return whole.sufficient
+    if len(result.graph.tasks) > MOST_EXPLAINED:
+        return True
+    found = _solved(result, solver, whole, Control(seed=result.seed, gap="100%", time_limit=TRIAL_SECONDS))
+    return found is not None and found.report is not None
 
 
 def _together(result: Result) -> MemoryBound | None:
@@ -251,7 +257,8 @@ def _proof(result: Result) -> LeastBudget | None:
 
 def _whole(instance: Instance, machine: Machine, least: LeastBudget | None) -> LeastBudget | None:
     """Return the budget that avoids all recomputation; None if no such schedule is known."""
-    peaks = Wholes(Problem(instance, machine)).peaks
+    wholes = Wholes(Problem(instance, machine))
+    peaks = wholes.peaks
     if not peaks:
         return None
     devices = device_memories(instance, machine)
@@ -261,7 +268,7 @@ def _whole(instance: Instance, machine: Machine, least: LeastBudget | None) -> L
         fullest = least.memory if least is not None else machine.processors[0].memory
     size = peaks.get(machine.memories[fullest].name, 0)
     over = [m for k, m in enumerate(machine.memories) if k != fullest and k not in devices and m.capacity is not None]
-    enough = all(peaks.get(memory.name, 0) <= (memory.capacity or 0) for memory in over)
+    enough = wholes.is_offered and all(peaks.get(memory.name, 0) <= (memory.capacity or 0) for memory in over)
     return LeastBudget(size, None, enough, fullest) if size else None
 
 
@@ -409,50 +416,52 @@ def _split(
     return {}
 
 
-def _remedies(
-    instance: Instance,
-    machine: Machine,
-    need: int,
+def _need(
+    graph: TaskGraph,
+    least: LeastBudget,
     capacity: int,
     split: Mapping[str, int],
-    parts: tuple[Part, ...],
+    parts: Sequence[Part],
     *,
     shared: bool,
-    terms: bool,
-) -> Iterator[Remedy]:
-    """Yield changes that reduce the memory, each with the bytes that are then needed."""
-    parameters, states, training = split.get(PARAMETERS, 0), split.get(STATES, 0), sum(split.values())
-    if is_pipeline(instance):
-        devices, ranks = len(machine.processors), instance.ranks
-        whole = training * devices if shared else training
-        room = machine.memories[machine.processors[0].memory].capacity or 0
-        count = max(devices + 1, -(-whole // room) if room else 0)
-        task = sum(part.size for part in parts if part.what in (READ, WRITTEN, WORKSPACE))
-        alone = task + machine.memories[machine.processors[0].memory].static
-        each = "" if ranks == 1 else " of each rank"
-        if alone > room:
-            yield Remedy("more devices", alone, helps=False, reason="a task alone takes")
-        elif whole and count <= MOST_SHARES:
-            most = max(alone, -(-whole // count))
-            yield Remedy(f"at least {count} devices{each}, for parameters, gradients and states of each", most)
-    elif training:
-        if states:
-            leave = states + split.get(GRADIENTS, 0)  # gradients go where the states are
-            yield Remedy("gradients and optimizer states at the host", max(0, need - leave))
-            yield Remedy("parameters at the host, too", max(0, need - leave - parameters))
-        count, counted = 2, min(training, need)  # gradients and states may be elsewhere while so much is needed
-        while count < MOST_SHARES and need - counted + -(-counted // count) > capacity:
-            count *= 2
-        left = need - counted + -(-counted // count)
-        if left <= capacity:
-            yield Remedy(f"{count} devices or ranks that share parameters, gradients and states (ZeRO stage 3)", left)
-    static = sum(part.size for part in parts if part.what == STATIC)
-    others = len(machine.memories) > max(1, len(device_memories(instance, machine)))
-    stays = training - split.get(GRADIENTS, 0) if others else training  # gradients may leave for another memory
-    fixed = stays + static if terms else max(training, static)  # without terms, static bytes include them
-    if fixed < need and instance.kind in ("chain", "pipeline"):
-        share = 100 * (capacity - fixed) // (need - fixed)
-        if share >= LEAST_SHARE:
-            yield Remedy(f"a batch of at most {share} % of this one", fixed + (need - fixed) * share // 100)
-        elif stays and share <= 0:
-            yield Remedy("a smaller batch", fixed, helps=False, reason=TRAINING_ALONE)
+    proved: bool,
+) -> Need:
+    """Return a need by what remedies can change."""
+    found = {part.what: part.size for part in parts}
+    held, permanent = {term: found[term] for term in TRAINING if term in found}, found.get(STATIC, 0)
+    touched: dict[str, int] = {}
+    if not graph.terms:  # the training of a chain with static memory
+        held, permanent = dict(split), permanent - sum(split.values())
+    elif least.task is not None:
+        written = [] if graph.in_place[least.task] else graph.writes[least.task].tolist()  # else over what it reads
+        for value in {*graph.reads[least.task].tolist(), *written}:
+            term, size = graph.term(value), int(graph.size[value])
+            if term in TRAINING and size:
+                touched[term] = touched.get(term, 0) + size
+    return Need(
+        size=least.size,
+        capacity=capacity,
+        split=split,
+        held=held,
+        touched=touched,
+        permanent=permanent,
+        task=sum(found.get(what, 0) for what in (READ, WRITTEN, WORKSPACE)),
+        shared=shared,
+        proved=proved,
+        others=_largest_task_without_states(graph) if graph.terms else 0,
+    )
+
+
+def _largest_task_without_states(graph: TaskGraph) -> int:
+    """Return the most bytes that a task reads, writes and works in, of those that touch no optimizer states."""
+    if not len(graph.tasks):
+        return 0
+    sums, is_update = graph.workspace.astype(np.int64).copy(), np.zeros(len(graph.tasks), bool)
+    is_state = np.array([graph.term(value) == STATES for value in range(len(graph.values))])
+    for rows, items, counts in (
+        (graph.reads.rows, graph.reads.items, np.ones(len(graph.tasks), bool)),
+        (graph.writes.rows, graph.writes.items, ~np.asarray(graph.in_place, bool)),
+    ):
+        np.add.at(sums, rows, np.where(counts[rows], graph.size[items], 0))
+        is_update[rows[is_state[items]]] = True
+    return int(sums[~is_update].max(initial=0))

@@ -208,9 +208,9 @@ class Report:
     @property
     def bubble(self) -> dict[str, float]:
         """Idle share of each processor's span."""
-        return {name: 1 - self.busy[name] / span if span else 0.0 for name, span in self.spans.items()}
+        return {name: max(1 - self.busy[name] / span, 0.0) if span else 0.0 for name, span in self.spans.items()}
 
     @property
     def idle(self) -> dict[str, Number]:
-        """Idle time of each resource within the makespan."""
-        return {name: self.makespan - time for name, time in self.busy.items()}
+        """Idle time of each resource within the makespan; sums of floats may exceed it by their rounding."""
+        return {name: max(self.makespan - time, 0) for name, time in self.busy.items()}

@@ -359,3 +359,18 @@ def test_the_energy_of_a_schedule():
     plain = [{key: value for key, value in task.items() if key != "energy"} for task in tasks]
     without = remat.solve({"schema": "remat.instance/3", "kind": "dag", "tasks": plain})
     assert "energy" not in dict(lines_of(without)) | figures(without)
+
+
+def test_a_device_that_runs_nothing_has_no_bubble():
+    """Its first operation, from which a bubble counts, does not exist; its idle time is part of the mean."""
+    step = remat.pipeline(
+        forward_time=[1, 1],
+        backward_time=2,
+        output_size=1,
+        devices=3,
+        micro_batches=2,
+        time_unit="unit",
+        size_unit="unit",
+    )
+    lines = remat.solve(step, algorithm="ftpipe").summary().splitlines()
+    assert "bubble          gpu0 33.3 %, gpu1 0 % idle from the first to the last operation" in lines

@@ -21,6 +21,9 @@ WORDS = {
 }
 """Description of a part, with the critical task."""
 
+NO_PERCENT, LEAST_PERCENT = format_percent(0), format_percent(0.001)
+"""A share that rounds to zero, and the smallest one that does not."""
+
 OPTION = "budget "
 """Default text before a budget."""
 
@@ -42,9 +45,11 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
     at_least = "every schedule needs at least" if found.proved else "the smallest need known is"
     short = size(found.need - found.capacity)
     where = shown_name(found.memory) if found.memory else "all memories together"
-    yield "why", f"{at_least} {size(found.need)} in {where}, {short} more than its capacity:"
+    own = "its" if found.memory else "their"
+    yield "why", f"{at_least} {size(found.need)} in {where}, {short} more than {own} capacity:"
     for part in found.parts:
         share = format_percent(part.size / found.need)
+        share = f"< {LEAST_PERCENT}" if share == NO_PERCENT else share
         yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"
     if found.split:
         listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
@@ -62,7 +67,7 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
         yield "may help" if k == 0 else "", f"{remedy.what}: at least {size(remedy.need)}{still}"
     for remedy in found.remedies:
         if not remedy.helps:
-            yield "in vain", f"{remedy.what}: {remedy.reason} {size(remedy.need)}"
+            yield "does not help", f"{remedy.what}: {remedy.reason} {size(remedy.need)}"
     if found.budget:
         yield "try", " ".join(f"{option}{budget}" for budget in budgets(found))
 
@@ -82,11 +87,11 @@ def _names(result: Result, part: Part) -> str:
     listed = ", ".join(
         f"{shown_value(graph, value)} ({format_size(int(graph.size[value]), units)})" for value in values
     )
-    if part.what == REST:
-        order = "" if part.resident else " in the reference order"
-        return f",{order} such as {listed}"
-    every = sum(int(graph.size[value]) for value in values) == part.size
-    return f": {listed}" if every else f", such as {listed}"
+    if part.what == REST and not part.resident:
+        return f", such as {listed} in the reference order"
+    named = sum(int(graph.size[value]) for value in values)
+    over = ", partly in place of what it reads" if named > part.size else ""
+    return f": {listed}{over}" if named >= part.size else f", such as {listed}"
 
 
 def budgets(found: Shortfall) -> Iterator[str]:

@@ -312,7 +312,8 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         yield "stages", arrangement(result.orders.stages)
     if result.idle_share is not None:
         yield "idle", f"{percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
-    yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
+    used = {name: share for name, share in report.bubble.items() if report.spans[name]}
+    yield "bubble", f"{_bubbles(used)} idle from the first to the last operation"
 
 
 def arrangement(stages: Sequence[Stage]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.instance.kinds import is_pipeline
 from remat.schedule.steps import StepKind
-from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, UNUSED, Decision, Stay
+from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, UNUSED, Decision, Stay, times_but_last
 from remat.units import Number
 
 if TYPE_CHECKING:
@@ -162,10 +162,11 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
             (again if row.runs > 1 else kept)[branch][stage].append(row)
         if place.letters == "s" and place.second is not None and not branched and row.runs:
             variants[place.second].append((stage, row))
+    times = times_but_last(result) if again else {}
     for branch in sorted({*again, *kept}):
         of = f"chain {branch}" if branched else ""
         if branch in again:
-            yield _recomputed(again[branch], unit, of)
+            yield _recomputed(again[branch], times, unit, of)
         left = {stage: listed for stage, listed in kept[branch].items() if stage not in again[branch]}
         left = {stage: listed for stage, listed in left.items() if not any(row.offloaded for row in listed)}
         if left and unit == "stages":
@@ -181,6 +182,7 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
             )
     for (memory, role, branch, held_at), members in away.items():
         yield _away(
+            result,
             [row for _, row, _ in members],
             {row.value: stays for _, row, stays in members},
             unit=unit,
@@ -208,24 +210,31 @@ def _group(decision: str, rows: Iterable[Decision], *, size: int | None = None, 
     )
 
 
-def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
-    """Return the group of offloaded values, each with its stays."""
-    listed = [*rows]
+def _away(result: Result, rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
+    """Return the group of offloaded values, each with its stays.
+
+    At one instant, stays end before others begin; what is there at the end of the schedule, or for an instant only,
+    counts with what begins then.
+    """
+    listed, makespan = [*rows], result.report.makespan if result.report else 0
     events = sorted(
         event
         for row in listed
         for stay in stays[row.value]
-        for event in ((stay.start, 1, stay.size), (stay.end, -1, -stay.size))
+        for event in (
+            (stay.start, 1, 1, stay.size),
+            (stay.end, 2 if stay.end == makespan or stay.start == stay.end else 0, -1, -stay.size),
+        )
     )
     most = now = bytes_now = bytes_most = 0
-    for _, change, size in events:
+    for _, _, change, size in events:
         now, bytes_now = now + change, bytes_now + size
         most, bytes_most = max(most, now), max(bytes_most, bytes_now)
     size = sum(max(stay.size for stay in stays[row.value]) for row in listed)
     return _group(OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, **more)
 
 
-def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:
+def _recomputed(stages: Mapping[int, list[Decision]], times: Mapping[str, Number], unit: str, of: str) -> Group:
     """Return the group of recomputed stages; the outputs of one run count once."""
     longest = [max(rows, key=lambda row: row.runs) for rows in stages.values()]
     return _group(
@@ -233,7 +242,7 @@ def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Gro
         [row for rows in stages.values() for row in rows],
         unit=unit,
         numbers=tuple(sorted(stages)),
-        time=sum(max(row.recompute_time for row in rows) for rows in stages.values()),
+        time=sum(max(times.get(row.value, 0) for row in rows) for rows in stages.values()),
         runs=sum(row.runs - 1 for row in longest),
         most_runs=max(row.runs for row in longest),
         of=of,
@@ -264,10 +273,11 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
         else:
             away[home, place.second, memory][place.first].append(row)
     order = {home: number for number, home in enumerate(dict.fromkeys(homes.values()))}
-    yield from _alike(RECOMPUTED, again, order)
-    yield from _alike(OFFLOADED, away, order)
+    yield from _alike(RECOMPUTED, again, order, times_but_last(result) if again else {})
+    yield from _alike(OFFLOADED, away, order, {})
     for (home, role, memory, held_at), members in lasting.items():
         yield _away(
+            result,
             [row for _, row, _ in members],
             {row.value: stays for _, row, stays in members},
             unit="layers",
@@ -280,7 +290,10 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
 
 
 def _alike(
-    decision: str, found: Mapping[tuple[str, int, str], Mapping[int, list[Decision]]], order: Mapping[str, int]
+    decision: str,
+    found: Mapping[tuple[str, int, str], Mapping[int, list[Decision]]],
+    order: Mapping[str, int],
+    times: Mapping[str, Number],
 ) -> Iterator[Group]:
     """Yield a group for micro-batches of a stage with the same decisions for the same layers."""
     alike: dict[tuple[str, str, tuple[int, ...]], list[int]] = defaultdict(list)
@@ -300,7 +313,7 @@ def _alike(
             memory=memory,
             of=home,
             batches=tuple(sorted(batches)),
-            time=sum(row.recompute_time for row in once) if again else 0,
+            time=sum(max(times.get(row.value, 0) for row in rows) for rows in members) if again else 0,
             runs=sum(row.runs - 1 for row in once) if again else 0,
             most_runs=max(row.runs for row in once) if again else 0,
         )
@@ -351,7 +364,7 @@ def _of_values(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
         away[memory, held_at].append((row, stays))
     for (memory, held_at), members in away.items():
         stays_of = {row.value: stays for row, stays in members}
-        yield _away(by_size(row for row, _ in members), stays_of, memory=memory, held_at=held_at)
+        yield _away(result, by_size(row for row, _ in members), stays_of, memory=memory, held_at=held_at)
     kept = by_size(row for row in rows if row.decision == KEPT)
     if kept:
         yield _group(KEPT, kept)

@@ -72,7 +72,8 @@ def home_words(result: Result, most: int | None) -> Iterator[str]:
         places = []
         for memory, stages in by_memory.items():
             size = sum(_size(result, f"{letter}{stage}") for stage in stages)
-            which = f" (stages {ranges(sorted(stages), most)})" if len(by_memory) > 1 else ""
+            several = "s" if len(stages) > 1 else ""
+            which = f" (stage{several} {ranges(sorted(stages), most)})" if len(by_memory) > 1 else ""
             places.append(f"{shown_size(size, result.units)} in {printable(memory)}{which}")
         if places:
             told.append(f"{ROLES[letter]}: {', '.join(places)}")

@@ -178,6 +178,27 @@ class Decisions(Rows[Decision]):
         return [row.value for row in self._with(decision)]
 
 
+def times_but_last(result: Result) -> dict[str, Number]:
+    """Return, for each value that is computed more than once, the time of these runs but the last one.
+
+    The last forward of a stage saves what its backward reads, and counts as the needed one: the sum over stages is the
+    recompute time of the schedule, even if this forward takes longer than an earlier one. O(steps + accesses).
+    """
+    steps, report = result.columns, result.report
+    if steps is None or report is None:
+        return {}
+    graph = result.graph
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    made = graph.writes.gather(steps.item[runs])
+    times = (report.end - report.start)[runs][made.rows]
+    total = np.zeros(len(graph.values), dtype=times.dtype)
+    np.add.at(total, made.items, times)
+    again, last = np.unique(made.items[::-1], return_index=True)
+    total[again] -= times[::-1][last]
+    repeated = np.flatnonzero(np.bincount(made.items, minlength=len(graph.values)) > 1)
+    return {graph.values[value]: total[value].item() for value in repeated.tolist()}
+
+
 def decisions_of(result: Result) -> Decisions:
     """Return the decisions of a result; empty without a schedule. O(steps + accesses)."""
     steps, report = result.columns, result.report
