@@ -128,7 +128,7 @@ def test_infeasible_and_sufficient() -> None:
     assert found["status"] == "unknown, infeasible within the keep-all schedule"
     assert found["capacity"] == "memory: 35 MB (33.38 MiB)"
     assert found["minimum budget"].startswith("memory: 35 MB (33.38 MiB), set by task B")
-    assert found["minimum budget"].endswith("a schedule is found with budget 35000000; others may need less")
+    assert found["minimum budget"].endswith("a schedule is found with budget 35MB; others may need less")
     assert "makespan" not in found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from remat.report.text.readable_names import shown_name, shown_task, shown_value
 from remat.solving.shortfall import READ, REST, STATIC, WORKSPACE, WRITTEN, Part, Shortfall
-from remat.units import format_percent, format_size
+from remat.units import Units, budget_to_paste, format_percent, format_size
 
 if TYPE_CHECKING:
     from remat.solving.result import Result
@@ -64,7 +65,7 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
         if not remedy.helps:
             yield "in vain", f"{remedy.what}: {remedy.reason} {size(remedy.need)}"
     if found.budget:
-        yield "try", " ".join(f"{option}{budget}" for budget in budgets(found))
+        yield "try", " ".join(f"{option}{budget}" for budget in budgets(found, units, in_shell=option != OPTION))
 
 
 def _what(part: Part, task: str, proved: bool) -> str:
@@ -89,7 +90,12 @@ def _names(result: Result, part: Part) -> str:
     return f": {listed}" if every else f", such as {listed}"
 
 
-def budgets(found: Shortfall) -> Iterator[str]:
-    """Yield budgets for which a schedule is found, one per memory if there are several."""
+def budgets(found: Shortfall, units: Units | None = None, *, in_shell: bool = False) -> Iterator[str]:
+    """Yield budgets for which a schedule is found, one per memory if there are several, in the units of the answer.
+
+    `in_shell` quotes names that a shell would split.
+    """
     for name, figure in found.budget.items():
-        yield f"{name}={figure}" if name and len(found.budget) > 1 else f"{figure}"
+        size = budget_to_paste(figure, units)
+        text = f"{name}={size}" if name and len(found.budget) > 1 else size
+        yield quote(text) if in_shell else text

@@ -31,7 +31,7 @@ from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, budget_to_paste, format_size, format_time
 from remat.verifier import Report, Steady
 
 IN_ORDER = "reference order"
@@ -252,7 +252,11 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
             return f"a batch of {value:,}"
         size = format_size(value, result.units, both=True)
         exact = size.replace(",", "") == str(value)
-        return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, budget {answer.ask}"
+        return (
+            size
+            if answer.ask is None or (exact and answer.ask == value)
+            else f"{size}, budget {budget_to_paste(answer.ask, result.units, exact=True)}"
+        )
 
     states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
     which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
@@ -426,7 +430,7 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
     whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
     bare = of_pipeline or len(result.machine.memories) == 1
-    ask = f"budget {least.size}" if bare else f"budget {name}={least.size}"
+    ask = f"budget {'' if bare else f'{name}='}{budget_to_paste(least.size, units, exact=not least.sufficient)}"
     if least.sufficient:
         label = "smallest found" if least.scope is None else "minimum budget"
         yield label, f"{where}: {size}{whose}{cause and f', set by {cause}'}"
