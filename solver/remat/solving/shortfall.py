@@ -19,6 +19,7 @@ from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak
 from remat.solving.problem_setup import Control
 from remat.solving.relative_budget import Wholes
+from remat.solving.shortfall_layers import LayerActivations, activations_by_layer, result_at
 from remat.solving.static_split import static_split
 
 if TYPE_CHECKING:
@@ -66,12 +67,15 @@ class Part:
         that exist before the critical task and are read after it in the reference order.
     resident : bool
         Whether the values are resident in a schedule of this budget; otherwise they are candidates.
+    layers : tuple of LayerActivations
+        For a pipeline, if the values are known: those of a layer and a micro-batch, by layers. The largest first.
     """
 
     what: str
     size: int
     values: tuple[str, ...] = ()
     resident: bool = True
+    layers: tuple[LayerActivations, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,25 +201,34 @@ def shortfall_of(result: Result) -> Shortfall | None:
 def _explained(result: Result, least: LeastBudget) -> LeastBudget:
     """Return the budget of an algorithm with one schedule with the task and the values at its peak.
 
-    Other algorithms search, which may take long; a portfolio has already done this.
+    Other algorithms search, which may take long; a portfolio has already done this. Orders of a pipeline that fit the
+    budget need no search.
     """
     if not least.sufficient or least.values is not None or len(result.graph.tasks) > MOST_EXPLAINED:
         return least
+    known = result_at(result, least)
+    if known is not None:
+        return _at_its_peak(known, least)
     solver = next((one for one in algorithms() if one.name == result.algorithm), None)
     if solver is None or solver.guarantee != "strategy" or result.instance is None:
         return least
     budget = _budget(result.instance, result.machine, least)
     setup = Setup(Problem(result.instance, result.machine), solver, dict(result.options))
     found = setup.solve_within(Control(seed=result.seed), budget)
-    if found.report is None:
+    return least if found.report is None else _at_its_peak(found, least)
+
+
+def _at_its_peak(found: Result, least: LeastBudget) -> LeastBudget:
+    """Return the budget with the task and the values at the peak of a schedule; unchanged if that peak is another."""
+    if found.instance is None:
         return least
-    own = budgeted_memories(result.instance, result.machine, least.memory)
+    own = budgeted_memories(found.instance, found.machine, least.memory)
     peak = max((at_peak(found, memory) for memory in own), key=lambda one: one.size)
     if peak.size != least.size:
         return least
-    held = found.peak_of(result.machine.memories[peak.memory].name)
+    held = found.peak_of(found.machine.memories[peak.memory].name)
     names = [] if held is None else [one.name for one in held.held if one.made_by]
-    values = tuple(value for name in names if (value := result.graph.values.find(name)) is not None)
+    values = tuple(value for name in names if (value := found.graph.values.find(name)) is not None)
     return replace(least, task=peak.task, memory=peak.memory, values=values)
 
 
@@ -321,6 +334,7 @@ def _parts(
             size,
             _largest(graph, named.get(what, ()), size if what == REST else None),
             resident=what != REST or certain or set(named[REST]) <= graph.available,
+            layers=activations_by_layer(graph, named[REST]) if what == REST and least.values is not None else (),
         )
         for what, size in found.items()
         if size

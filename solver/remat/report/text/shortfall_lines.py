@@ -7,11 +7,13 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from remat.report.text.readable_names import shown_name, shown_task, shown_value
+from remat.solving.decisions.phrases import ranges
 from remat.solving.shortfall import READ, REST, STATIC, WORKSPACE, WRITTEN, Part, Shortfall
 from remat.units import Units, budget_to_paste, format_percent, format_size
 
 if TYPE_CHECKING:
     from remat.solving.result import Result
+    from remat.solving.shortfall_layers import LayerActivations
 
 WORDS = {
     STATIC: "static memory, which is permanent",
@@ -21,6 +23,12 @@ WORDS = {
     REST: "values kept for other tasks",
 }
 """Description of a part, with the critical task."""
+
+MOST_GROUPS = 3
+"""Groups of layers whose activations are named."""
+
+MOST_RANGES = 4
+"""Ranges of layers or micro-batches that are named."""
 
 OPTION = "budget "
 """Default text before a budget."""
@@ -46,7 +54,8 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
     yield "why", f"{at_least} {size(found.need)} in {where}, {short} more than its capacity:"
     for part in found.parts:
         share = format_percent(part.size / found.need)
-        yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"
+        told = _of_layers(result, part) or _what(part, task, found.proved) + _names(result, part)
+        yield "", f"{size(part.size)} ({share}) {told}"
     if found.split:
         listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
         shared = (
@@ -72,6 +81,27 @@ def _what(part: Part, task: str, proved: bool) -> str:
     if part.what == REST and (proved or not task):
         return "other values that have to be there" if task else "values in memory"
     return WORDS.get(part.what, part.what).format(task=f"task {task}")
+
+
+def _of_layers(result: Result, part: Part) -> str:
+    """Name the layers and micro-batches of activations, the largest groups first; empty if they are unknown."""
+    if not part.layers:
+        return ""
+    shown, units = part.layers[:MOST_GROUPS], result.units
+    listed = [f"{format_size(one.size, units)} of {_of_group(one)}" for one in shown]
+    left = part.size - sum(one.size for one in shown)
+    if len(shown) == 1 and not left:
+        return f"activations of {_of_group(shown[0])}"
+    others = [f"{format_size(left, units)} of others"] if left > 0 else []
+    return f"activations: {', '.join([*listed, *others])}"
+
+
+def _of_group(one: LayerActivations) -> str:
+    """Return ``4 micro-batches (0-3) in layers 1-4``; layers count from 1, micro-batches from 0."""
+    count, layers = len(one.micro_batches), [layer + 1 for layer in one.layers]
+    numbers = ranges(one.micro_batches, MOST_RANGES)
+    of = f"micro-batch {numbers}" if count == 1 else f"{count:,} micro-batches ({numbers})"
+    return f"{of} in layer{'s' if len(layers) > 1 else ''} {ranges(layers, MOST_RANGES)}"
 
 
 def _names(result: Result, part: Part) -> str:

@@ -24,6 +24,7 @@ from remat.report.text.run_times import (
     recompute_lines,
 )
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
+from remat.report.text.stopped import stopped_lines
 from remat.schedule.orders import Stage
 from remat.schedule.steps import StepKind
 from remat.solving.conclusion import OWN_SOURCES
@@ -164,7 +165,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     if bounded and (result.lower_bound or not result.makespan):
         yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
-    yield from _stopped(result)
+    yield from stopped_lines(result)
     if result.report is not None:
         yield from limiting_lines(result, result.report)
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
@@ -179,23 +180,6 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
         words = drawn_terms(result.optimal_within, result.scope, None if least is None else least.scope)
         if words:
             yield "see also", ", ".join(f"remat explain {word}" for word in words)
-
-
-def _stopped(result: Result) -> Iterator[tuple[str, str]]:
-    """Say why a search ended that no limit stopped and that proved nothing; the status names limits and proofs."""
-    if result.report is None or result.status is not Status.FEASIBLE or not result.asked:
-        return
-    if result.optimal_within is not None or result.termination is not Termination.COMPLETED:
-        return
-    if result.asked == PORTFOLIO:
-        longer = (
-            "; with a time limit, auto also tries longer searches, if any suit"
-            if result.default_limit is not None
-            else ""
-        )
-        yield "stopped", f"all algorithms that suit the instance have ended, without a proof{longer}"
-    else:
-        yield "stopped", f"{result.asked} has ended, without a proof; algorithm auto asks others, too"
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:

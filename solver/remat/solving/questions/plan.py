@@ -258,8 +258,9 @@ def _without_plan(
     least = smallest_budget(asked, limits, deadline, size)
     if least is not None:
         same = own[0].whole is None and own[0].instance is best.instance
+        first = best.result.machine.processors[0].memory
         task = setting_task(problems[0], least) if same and len(own) == 1 else None
-        known = replace(least, memory=best.result.machine.processors[0].memory, task=task)
+        known = replace(least, memory=first, task=task, orders=least.orders if same else None)
     return replace(best, result=replace(best.result, least_budget=known))
 
 
