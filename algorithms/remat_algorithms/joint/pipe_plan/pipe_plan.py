@@ -31,6 +31,8 @@ from pydantic import Field
 
 from remat.plugin import (
     ALL_SCHEDULES,
+    LAYERS_WHOLE,
+    PARAMETERS_STAY,
     Bound,
     Context,
     LeastBudget,
@@ -91,8 +93,6 @@ TIGHTENED = 5
 
 PLACED = 40_000
 """Maximum number of operations of stages for which all other rules and planners run."""
-
-STAYING = "layers run where their parameters lie from the start"
 
 CONTINUED = 2
 """Number of outlines whose best schedule is placed first, and that have the rest of the moves."""
@@ -279,7 +279,8 @@ class _Planning:
         if limits.waits:
             shared, counted = work_bound(limits), whole_bound(limits)
             source = "whole layers, counted, and waits" if counted > shared else "work, and what devices wait for"
-            self.bounds.append(Bound(stated(self.problem, max(shared, counted)), STAYING, source))
+            scope = PARAMETERS_STAY if limits.stored else LAYERS_WHOLE
+            self.bounds.append(Bound(stated(self.problem, max(shared, counted)), scope, source))
         self.context.report(bound=value, scope=ALL_SCHEDULES)
 
     # --- outlines -----------------------------------------------------------------------------------------------------

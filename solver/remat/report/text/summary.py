@@ -10,9 +10,8 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.problem import device_memories
-from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
-from remat.plugin.registry import algorithms
-from remat.plugin.topological_order import in_listed_order
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status, Termination
+from remat.report.text.class_bounds import class_bounds
 from remat.report.text.columns import text_width
 from remat.report.text.overheads import percent
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
@@ -34,9 +33,6 @@ from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, budget_to_paste, format_size, format_time
 from remat.verifier import Report, Steady
-
-IN_ORDER = "reference order"
-"""Part of the name of each class whose schedules begin the tasks in the listed order."""
 
 ROUNDING = 1e-12
 """Gaps up to this share come of rounding."""
@@ -472,40 +468,6 @@ def _not_counted(result: Result) -> str:
     told = ["shares the work among all processors"] if len(machine.processors) > 1 else []
     told += ["ignores copies between memories"] if copied else []
     return f"; the bound {' and '.join(told)}" if told else ""
-
-
-def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield rows of bounds on classes of schedules."""
-    for label, bound in _labelled("other bounds", _other_bounds(result)):
-        yield label, f"{format_time(bound.value, result.units)} for {bound.scope} ({bound.source})"
-
-
-def _other_bounds(result: Result) -> list[Bound]:
-    """Return bounds on classes that contain the schedule and are tighter than the best bound over all schedules."""
-    makespan = result.makespan
-    return [
-        bound
-        for bound in result.bounds
-        # A bound above the makespan belongs to a class that excludes this schedule.
-        if bound.scope != ALL_SCHEDULES
-        and bound.value > result.lower_bound
-        and (makespan is None or (bound.value <= makespan and _belongs(result, bound)))
-    ]
-
-
-def _belongs(result: Result, bound: Bound) -> bool:
-    """Whether the schedule belongs to the class of a bound: its algorithm searches the class, and the order fits.
-
-    An algorithm states its own bounds, and may name their sources in words, unless these are other algorithms.
-    """
-    if bound.scope == result.optimal_within:
-        return True
-    own = bound.source == result.algorithm
-    if result.asked not in ("", PORTFOLIO):
-        own = own or bound.source not in {algorithm.name for algorithm in algorithms()}
-    if not own or result.columns is None:
-        return False
-    return IN_ORDER not in bound.scope or in_listed_order(result.graph, result.columns)
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:
