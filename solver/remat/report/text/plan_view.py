@@ -21,6 +21,7 @@ from remat.report.text.summary import (
     figures,
     least_budget_lines,
 )
+from remat.report.text.update_line import update_lines
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import Kind
 from remat.schedule.orders import Stage
@@ -219,6 +220,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         return
     yield from decision_lines(result)
     yield "time of a step", format_time(result.report.makespan, units)
+    yield from update_lines(planned)
     batches = f"{instance.micro_batches} micro-batch{'' if instance.micro_batches == 1 else 'es'}"
     ranks = "" if instance.ranks == 1 else f" on each of {instance.ranks} ranks"
     each = planned.time_per_sample
