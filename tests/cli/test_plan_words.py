@@ -81,3 +81,43 @@ def test_a_plan_says_whether_its_time_includes_updates(run: Run, save: Save) -> 
     # Each of two devices updates four layers of 3 units.
     assert "updates up to 12 of a device, in the time of a step: one layer after the other" in told(update_time=3)
     assert "updates" not in told(parameter_size=0, optimizer_size=0)
+
+
+def test_devices_without_a_stage_are_counted(run: Run, save: Save) -> None:
+    told = words(run("plan", save(SMALL), "--devices", "3", *QUICK).out)
+    assert "one on each device; 1 of 3 devices has none" in told
+    assert "have none" not in words(run("plan", save(SMALL), "--devices", "2", *QUICK).out)
+
+
+def test_a_bare_link_is_no_bandwidth(run: Run, save: Save) -> None:
+    real = NET | {"units": {"time": "ms"}}
+    refused = run("plan", save(real), "--devices", "2", "--link", "100", *QUICK)
+    assert refused.err == "Error: --link: 100 bytes/s: did you mean 100GB/s? If not, write 100B/s\n"
+    assert run("plan", save(real), "--devices", "2", "--link", "100B/s", *QUICK).code == 0
+    assert run("plan", save(NET), "--devices", "2", "--link", "100", *QUICK).code == 0  # units of its own
+
+
+def test_a_chain_that_no_option_makes_plannable_is_refused_at_once(run: Run, save: Save) -> None:
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": 1, "saved_size": 1}
+    chain = {"schema": "remat.instance/2", "kind": "chain", "input_size": 1, "stages": [stage]}
+    refused = run("plan", save(chain))
+    assert "this chain has no parameters" in refused.err
+    assert "of which all parameters are trained" in refused.err
+    with_parameters = chain | {"stages": [stage | {"parameter_size": 1}]}
+    assert "also needs --devices N, --micro-batches N" in run("plan", save(with_parameters)).err
+
+
+def test_the_name_of_a_model_is_answered_with_the_command_that_makes_an_instance(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = run("plan", "gpt2")
+    assert refused.code == 2
+    command = refused.err.strip().partition("this makes one: ")[2]
+    assert run(*shlex.split(command)[1:]).code == 0
+    assert "also needs --devices N" in run("plan", "step.json").err
+
+
+def test_kinds_have_their_article(run: Run, save: Save) -> None:
+    loop = {"schema": "remat.instance/2", "kind": "adjoint", "steps": 3, "storage": [{"name": "ram", "slots": 1}]}
+    assert "an adjoint has no layers" in run("plan", save(loop)).err

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from remat.cli.main import main
 from remat.cli.io_session import Session
+from remat.cli.main import main
 from remat.cli.progress import describe, progress
 from remat.plugin.context import Context, Progress
 from remat.plugin.problem import Problem

@@ -134,6 +134,7 @@ def command(session: Session, /, **given: Any) -> int:
     begun = time.monotonic()
     loaded = common.load_instance(asked.instance)
     _check_chain(loaded, asked)
+    common.check_rate(asked.link, "link", loaded)
     from remat.solving.problem_setup import read_seconds
     from remat.solving.questions.plan import plan
 
@@ -181,6 +182,9 @@ def _check_chain(loaded: Instance, asked: _Asked) -> None:
     needed = {"--devices N": asked.devices, "--micro-batches N": asked.micro_batches, "--link BANDWIDTH": asked.link}
     missing = [option for option, value in needed.items() if value is None]
     if loaded.kind == "chain" and missing:
+        from remat.solving.questions.plan import check_plannable
+
+        check_plannable(loaded)
         listed = " and ".join([*filter(None, [", ".join(missing[:-1])]), missing[-1]])
         raise OptionError(f"the plan of a chain also needs {listed}")
 

@@ -40,7 +40,9 @@ def target_refusal(instance: str, words: Mapping[str, str | int | None], options
     first, of = "", instance
     if given:
         of = PLANNED_INSTANCE
-        first = shlex.join(["remat", "plan", instance, *given, "-O", "moves=0", "--output-instance", of]) + "; "
+        others = [text for text in options if not text.startswith("moves=")]
+        quick = [word for text in (*others, "moves=0") for word in ("-O", text)]
+        first = shlex.join(["remat", "plan", instance, *given, *quick, "--output-instance", of]) + "; "
     flag, _, value = target.partition(" ")
     then = shlex.join(["remat", "solve", of, "-a", "pipe-plan", *chosen, flag, value])
     return f"{flag}: plan minimizes the time for a budget; the smallest budget for a time: {first}{then}"

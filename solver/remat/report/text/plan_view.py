@@ -229,7 +229,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     size = "" if not instance.samples else f" of {instance.samples} samples"
     yield f"time per {what}", f"{format_time(each, units)}: {batches}{size}{ranks}"
     if result.orders is not None:
-        yield "stages", arrangement(result.orders.stages)
+        yield "stages", arrangement(result.orders.stages, len(result.machine.processors))
         yield "idle", f"{_percent(result.idle_share)} of the step, mean of all devices"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
     yield from class_bounds(result)

@@ -293,14 +293,17 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         share = (report.run_time - (report.recompute_time or 0)) / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
     if result.orders is not None:
-        yield "stages", arrangement(result.orders.stages)
+        yield "stages", arrangement(result.orders.stages, len(result.machine.processors))
     if result.idle_share is not None:
         yield "idle", f"{percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
     yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
 
 
-def arrangement(stages: Sequence[Stage]) -> str:
-    """Return the arrangement of the stages on the devices in words."""
+def arrangement(stages: Sequence[Stage], count: int | None = None) -> str:
+    """Return the arrangement of the stages on the devices in words; with their `count`, also how many have none."""
+    idle = 0 if count is None else count - len({device for stage in stages for device in stage.devices})
+    if idle > 0:
+        return f"{arrangement(stages)}; {idle} of {count} devices {'has' if idle == 1 else 'have'} none"
     row = [stage.device for stage in sorted(stages, key=lambda stage: stage.layers)]
     devices = list(dict.fromkeys(row))
     times, left = divmod(len(row), len(devices))

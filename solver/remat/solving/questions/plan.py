@@ -13,6 +13,7 @@ from remat.instance.base import instance_document
 from remat.instance.chain import ChainInstance
 from remat.instance.cluster import DeviceModel
 from remat.instance.kinds import is_pipeline
+from remat.messages import article
 from remat.plugin.context import Progress
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem, budgeted_memories
@@ -390,7 +391,7 @@ def pipeline_of(
         return _loaded(document_of_chain(instance, devices, micro_batches, link))
     if not is_pipeline(instance):
         raise OptionError(
-            f"a {instance.kind} has no layers to put on devices; a pipeline has, or a chain with parameters",
+            f"{article(instance.kind)} has no layers to put on devices; a pipeline has, or a chain with parameters",
             argument="instance",
         )
     document = instance_document(instance)
@@ -401,6 +402,17 @@ def pipeline_of(
     if micro_batches is not None:
         document["micro_batches"] = micro_batches
     return _loaded(document)
+
+
+def check_plannable(instance: Instance) -> None:
+    """Refuse a chain that no devices, micro-batches and link make a pipeline.
+
+    Raises
+    ------
+    OptionError
+    """
+    if isinstance(instance, ChainInstance):
+        document_of_chain(instance, 1, 1, 1)
 
 
 def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
