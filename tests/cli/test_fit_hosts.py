@@ -23,7 +23,8 @@ LORA += ("--lora", "rank=2", "--loss-chunks", 16)
 
 def quickly(model: Model, options: dict[str, Any], available: int, host: int | None, deadline: float) -> Result | None:
     """Solve with one quick algorithm, in place of all that auto runs."""
-    instance = remat.load(chain(**fit_remedies.of_values(options) | {"config": model}))
+    given: dict[str, Any] = fit_remedies.of_values(options) | {"config": model}
+    instance = remat.load(chain(**given))
     budget = {"device": available + int(options["reserve"]), "host": host}
     found = remat.solve(instance, algorithm="pofo", budget=budget)
     return found if found.report is not None else None

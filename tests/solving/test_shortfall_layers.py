@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import remat
 from tests.oracles.training_memory import OF_LETTER, recounted
 
 
-def pipeline(**more: object) -> object:
-    sizes = {"saved_size": 40, "parameter_size": 1, "optimizer_size": 6, "output_size": 2} | more
+def pipeline(**more: Any) -> Any:
+    sizes: dict[str, Any] = {"saved_size": 40, "parameter_size": 1, "optimizer_size": 6, "output_size": 2} | more
     return remat.pipeline(
         forward_time=[1] * 4,
         backward_time=2,
@@ -16,7 +18,7 @@ def pipeline(**more: object) -> object:
         memory=60,
         time_unit="unit",
         size_unit="unit",
-        **sizes,  # type: ignore[arg-type]
+        **sizes,
     )
 
 
@@ -25,13 +27,15 @@ def test_activations_are_named_by_layer_and_micro_batch() -> None:
     assert result.shortfall is not None
     part = result.shortfall.cause
     assert sum(group.size for group in part.layers) == part.size
-    group = part.layers[0]
+    assert part.layers
+    group = next(iter(part.layers))
+    first = min(group.layers) + 1
     assert len(group.micro_batches) > 2
     assert group.size > 40 * len(group.layers)
     told = " ".join(result.summary().split())
     assert "values in memory" not in told
     assert f"of {len(group.micro_batches)} micro-batches ({group.micro_batches[0]}-" in told
-    assert f") in layer{'s' if len(group.layers) > 1 else ''} {group.layers[0] + 1}" in told
+    assert f") in layer{'s' if len(group.layers) > 1 else ''} {first}" in told
 
 
 def test_the_parts_of_a_search_are_those_of_its_schedule() -> None:
@@ -41,11 +45,13 @@ def test_the_parts_of_a_search_are_those_of_its_schedule() -> None:
     found = result.shortfall
     assert found is not None
     assert not found.proved
+    task = found.task
+    assert task is not None
     fits = remat.solve(step, algorithm="pipe-plan", options=options, budget=found.need)
     told: dict[str, int] = {}
     for part in found.parts:
         if part.what == "read":
-            for value in result.graph.reads[found.task].tolist():
+            for value in result.graph.reads[task].tolist():
                 term = OF_LETTER.get(result.graph.values[value][0], "activations")
                 told[term] = told.get(term, 0) + int(result.graph.size[value])
         else:

@@ -263,7 +263,7 @@ def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
     """Return why no instance of these options offloads anything; empty if one does."""
     why = why_static(model, asked)
     if why and asked["data"] > 1:
-        return why  # static parameters of several ranks have no exchanges, so that times would be too short
+        return f"{why}, and times of static parameters are without the exchanges between ranks"
     return why and _refusal(model, asked, link=link_of(asked))
 
 

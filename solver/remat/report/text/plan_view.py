@@ -11,11 +11,11 @@ from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.plugin.proposal import Status, Termination
+from remat.report.text.class_bounds import class_bounds
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.report.text.summary import (
     arrangement,
-    class_bounds,
     decision_lines,
     ending,
     figures,

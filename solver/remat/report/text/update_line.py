@@ -47,7 +47,7 @@ def _times(planned: Planned) -> dict[int, Number]:
     tasks, runs = result.graph.tasks, np.flatnonzero(steps.kind == StepKind.RUN).tolist()
     items, on = steps.item.tolist(), None if steps.on is None else steps.on.to_lists()
     for run in runs:
-        if _UPDATE.fullmatch(tasks[items[run]]):
+        if _UPDATE.fullmatch(str(tasks[items[run]])):
             device = on[run][0] if on is not None and on[run] else 0
             found[device] += (report.end[run] - report.start[run]).item()
     return found
