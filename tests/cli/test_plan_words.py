@@ -121,3 +121,11 @@ def test_the_name_of_a_model_is_answered_with_the_command_that_makes_an_instance
 def test_kinds_have_their_article(run: Run, save: Save) -> None:
     loop = {"schema": "remat.instance/2", "kind": "adjoint", "steps": 3, "storage": [{"name": "ram", "slots": 1}]}
     assert "an adjoint has no layers" in run("plan", save(loop)).err
+
+
+def test_a_plan_names_the_class_within_which_it_is_optimal(run: Run, save: Save) -> None:
+    whole = {key: value for key, value in LAYER.items() if not key.startswith("weight")} | {"output_size": 0}
+    one_each = NET | {"layers": [whole | {"repeat": 3}], "micro_batches": 3}
+    told = words(run("plan", save(one_each), "--devices", "3", *QUICK).out)
+    assert "status feasible, optimal within schedules that run each layer where its parameters lie" in told
+    assert "stopped" not in told

@@ -52,7 +52,7 @@ ALL_SCHEDULES = "all schedules"
 LAYERS_WHOLE = "schedules that run each layer on one device"
 """Scope for a pipeline whose layers have no parameters: each layer runs on one device for all micro-batches."""
 
-PARAMETERS_STAY = "layers run where their parameters lie from the start"
+PARAMETERS_STAY = "schedules that run each layer where its parameters lie from the start"
 """The same scope for a pipeline whose layers have parameters, which could move."""
 
 

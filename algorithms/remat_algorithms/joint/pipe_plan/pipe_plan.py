@@ -260,6 +260,7 @@ class _Planning:
             orders=self.best.answer if steps is None else None,
             makespan=self.best.makespan if steps is None or self.hosted is None else self.hosted.makespan,
             bounds=tuple(self.bounds),
+            optimal_within=self._met_scope() if steps is None and self.best.orders is not None else None,
             least=self.best.least if steps is None and self.best.orders is None else None,
             termination=self.context.termination if self.context.stopped else Termination.COMPLETED,
         )
@@ -267,6 +268,14 @@ class _Planning:
     @property
     def _stopped(self) -> bool:
         return self.context.stopped and self.best.orders is not None
+
+    def _met_scope(self) -> str | None:
+        """Return the class of the orders if their makespan equals its bound, so that no schedule of it is faster."""
+        best = self.best.makespan
+        met = (
+            one.scope for one in self.bounds if one.scope != ALL_SCHEDULES and best is not None and best <= one.value
+        )
+        return next(met, None)
 
     def _bound(self) -> None:
         limits = limits_of(self.problem)

@@ -211,7 +211,8 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     yield "instance", result.instance_name or "(unnamed)"
     ended = result.termination is not Termination.COMPLETED
     how = f" ({ending(result.termination, result.default_limit, option)})" if ended else ""
-    yield "status", f"{result.status}{how}"
+    within = result.optimal_within if result.status is Status.FEASIBLE else None
+    yield "status", f"{result.status}{f', optimal within {within}' if within else ''}{how}"
     if result.report is None:
         yield from _degrees(planned)
         yield from least_budget_lines(result)
