@@ -58,6 +58,8 @@ class Limits(NamedTuple):
         For each type: its number of devices, and the time of each layer for a micro-batch; infinite if it cannot run.
     stored : bool
         Whether each layer has parameters, which lie on a device.
+    exact : bool
+        Whether all times of layers are integers, so that their sums are exact.
     """
 
     rows: tuple[Row, ...]
@@ -67,6 +69,7 @@ class Limits(NamedTuple):
     waits: tuple[float, ...]
     kinds: tuple[tuple[int, tuple[float, ...]], ...]
     stored: bool = True
+    exact: bool = False
 
     @property
     def idle(self) -> float:
@@ -113,7 +116,7 @@ def limits_of(problem: Problem) -> Limits | None:
         (list(instance.device_types).count(name), tuple(_work_on(layer, name) for layer in layers)) for name in types
     )
     stored = all(layer.parameter_size for layer in instance.whole_layers())
-    return Limits(rows, instance.micro_batches, len(machine.processors), memory, waits, kinds, stored)
+    return Limits(rows, instance.micro_batches, len(machine.processors), memory, waits, kinds, stored, problem.graph.exact_times)
 
 
 def _work_on(layer: Layer, name: str) -> float:
@@ -140,7 +143,7 @@ def whole_bound(limits: Limits) -> float:
         found = max(
             found, fullest([Bins([0.0] * count, [batches * time for time in own]) for count, own in limits.kinds])
         )
-    return SAFE * found
+    return found if limits.exact and found < 2**53 else SAFE * found
 
 
 def forced_bound(limits: Limits) -> tuple[float, float]:
