@@ -116,7 +116,9 @@ def limits_of(problem: Problem) -> Limits | None:
         (list(instance.device_types).count(name), tuple(_work_on(layer, name) for layer in layers)) for name in types
     )
     stored = all(layer.parameter_size for layer in instance.whole_layers())
-    return Limits(rows, instance.micro_batches, len(machine.processors), memory, waits, kinds, stored, problem.graph.exact_times)
+    return Limits(
+        rows, instance.micro_batches, len(machine.processors), memory, waits, kinds, stored, problem.graph.exact_times
+    )
 
 
 def _work_on(layer: Layer, name: str) -> float:
