@@ -129,3 +129,10 @@ def test_a_plan_names_the_class_within_which_it_is_optimal(run: Run, save: Save)
     told = words(run("plan", save(one_each), "--devices", "3", *QUICK).out)
     assert "status feasible, optimal within schedules that run each layer where its parameters lie" in told
     assert "stopped" not in told
+
+
+def test_a_plan_is_no_program_of_one_processor(run: Run, save: Save, tmp_path: Path) -> None:
+    plan, made = str(tmp_path / "plan.json"), str(tmp_path / "made.json")
+    assert run("plan", save(SMALL), "--devices", "2", *QUICK, "-o", plan, "--output-instance", made).code == 0
+    refused = run("export", plan, "--of", made, "--as", "host-program")
+    assert "a program has one processor and runs once; this schedule is of several devices" in refused.err
