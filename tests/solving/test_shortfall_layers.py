@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import remat
+from remat.plugin.proposal import LeastBudget
+from remat.solving.shortfall import shortfall_of
 from tests.oracles.training_memory import OF_LETTER, recounted
 
 
@@ -59,3 +62,16 @@ def test_the_parts_of_a_search_are_those_of_its_schedule() -> None:
             told[term] = told.get(term, 0) + part.size
     assert found.cause.size < found.need
     assert told == recounted(fits, found.memory)
+
+
+def test_a_planner_that_asks_for_more_than_its_plan_needs() -> None:
+    """The need is that of the plan; the budget is the one at which the planner finds it."""
+    few = remat.solve(pipeline(), algorithm="gpipe")
+    whole = remat.solve(pipeline(), algorithm="gpipe", budget={"gpu0": 9999, "gpu1": 9999})
+    peak = max(whole.peak_memory.values())
+    least = LeastBudget(peak + 50, None, True, 0, orders=whole.orders)
+    found = shortfall_of(replace(few, algorithm="pipe-plan", least_budget=least, memory_bounds={}))
+    assert found is not None
+    assert (found.need, found.budget) == (peak, {"": peak + 50})
+    assert sum(part.size for part in found.parts) == peak
+    assert any(part.layers for part in found.parts)

@@ -182,7 +182,8 @@ def shortfall_of(result: Result) -> Shortfall | None:
     shared = is_pipeline(instance) and len(memories) == 1 and len(machine.processors) > 1
     split = _split(instance, result.graph, machine, memories, shared=shared)
     if need is least and least is not None:
-        need = _explained(result, least)
+        explained = _explained(result, least)
+        need = explained if explained.size > capacity else least
     parts = _parts(result.graph, machine, need, memories, {} if shared else split, proved=proof is not None)
     terms = bool(result.graph.terms)
     return Shortfall(
@@ -219,17 +220,20 @@ def _explained(result: Result, least: LeastBudget) -> LeastBudget:
 
 
 def _at_its_peak(found: Result, least: LeastBudget) -> LeastBudget:
-    """Return the budget with the task and the values at the peak of a schedule; unchanged if that peak is another."""
+    """Return the budget with the task and the values at the peak of a schedule; unchanged if that peak is another.
+
+    If an algorithm asks for more than its orders need, the size becomes that need.
+    """
     if found.instance is None:
         return least
     own = budgeted_memories(found.instance, found.machine, least.memory)
     peak = max((at_peak(found, memory) for memory in own), key=lambda one: one.size)
-    if peak.size != least.size:
+    if peak.size > least.size or (peak.size < least.size and least.orders is None):
         return least
     held = found.peak_of(found.machine.memories[peak.memory].name)
     names = [] if held is None else [one.name for one in held.held if one.made_by]
     values = tuple(value for name in names if (value := found.graph.values.find(name)) is not None)
-    return replace(least, task=peak.task, memory=peak.memory, values=values)
+    return replace(least, size=peak.size, task=peak.task, memory=peak.memory, values=values)
 
 
 def _together(result: Result) -> MemoryBound | None:

@@ -358,7 +358,8 @@ def _searched(
         if best is None:
             return None
         if best.asked is not None and best.asked != size and not prober.at(size).solved:
-            return LeastBudget(best.asked, None, True, memory)  # the planner wants more than its plan needs
+            # The planner wants more than its plan needs.
+            return LeastBudget(best.asked, None, True, memory, orders=best.result.orders)
     except OptionError:
         return None
     devices = [at_peak(best.result, index) for index in budgeted_memories(problem.instance, problem.machine, memory)]
