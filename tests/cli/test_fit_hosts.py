@@ -69,3 +69,18 @@ def test_whatever_keeps_parameters_static_still_offloads_activations(
 ) -> None:
     found = run("fit", save(CONFIG, "config.json"), *SMALL, *more, "--host", "30MB")
     assert "a host is not planned" not in found.out
+
+
+def test_a_host_that_is_not_needed_is_mentioned_with_the_commands_that_use_it(
+    run: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("fit", save(CONFIG, "config.json"), *LORA[:-5], "3.9MB", *LORA[-4:])
+    told = run(*asked, "--host", "30MB")
+    assert told.code == 0
+    assert " recomputed, with " in verdict_of(told.out)[0]
+    (note,) = [line for line in told.out.splitlines() if "no host is needed" in line]
+    make, solve = (shlex.split(command)[1:] for command in note.partition("recompute less: ")[2].split("; "))
+    assert run(*make).code == 0
+    assert run(*solve, "--algorithm", "pofo").code == 0
+    assert "no host is needed" not in run(*asked).out

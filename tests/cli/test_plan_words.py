@@ -50,6 +50,11 @@ def test_the_choice_of_degrees_is_repeated_by_the_printed_command(run: Run, save
     assert "remat plan" not in again.out
 
 
+def test_devices_that_stand_for_ranks_are_named(run: Run, save: Save) -> None:
+    told = words(run("plan", save(SMALL), "--devices", "4", "--data", "2", *QUICK).out)
+    assert "ranks 2: gpu0 stands for gpu0, gpu1, and so on decisions run layers" in told
+
+
 def test_an_answer_that_is_cut_names_the_command_that_lists_all(
     run: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,7 +96,7 @@ def command(
     **given: Any,
 ) -> int:
     """Compute, and print the table or JSON."""
-    from remat.cli.fit_remedies import Offloaded, of_values, remedies_of, why_no_offloading, why_static
+    from remat.cli.fit_remedies import Offloaded, of_values, remedies_of, unneeded_host, why_no_offloading, why_static
     from remat.generate.models import memory
     from remat.generate.models.chains import network_of
     from remat.report.text import model_memory
@@ -127,6 +127,8 @@ def command(
     hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
     why = why_no_offloading(work.model, asked) if asks and of_host is not None and not offloaded else ""
     is_static = bool(why_static(work.model, asked))
+    unneeded = of_host and found.chosen is not None and found.chosen.time > 0
+    remark = unneeded_host(work.model, asked, available, generating, of_host or 0) if unneeded else ""
     shown = model_memory.Asked(
         found=found,
         about=_about(work, training, asked, assumed is not None),
@@ -135,7 +137,7 @@ def command(
         batches=both(memory.largest_batch),
         sequences=None if None in sequences else sequences,
         remedies=remedies,
-        remark=assumed or "",
+        remarks=tuple(filter(None, (assumed, remark))),
         nothing="none without a host" if offloaded else "none",
         network=network_of(asked),
         otherwise=tuple(_otherwise(remedies, of_host, why, is_static=is_static)) if asks else (),
@@ -159,9 +161,8 @@ def command(
             click.echo("\n".join(model_memory.lines(shown)))
     if fits:
         return ExitCode.OK
-    static = found.static
     stays = of_host is None or is_static
-    least = static.total if stays else static.parameters + static.states - (of_host or 0)
+    least = found.static.total if stays else found.static.parameters + found.static.states - (of_host or 0)
     return ExitCode.INFEASIBLE if least > available else ExitCode.UNKNOWN
 
 

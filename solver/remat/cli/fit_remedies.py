@@ -227,10 +227,8 @@ def _offloaded(
     assert found.report is not None
     assert found.overhead is not None
     link, at_host = link_of(asked), found.report.peaks["host"].size
-    is_static = "parameters" not in change
-    new = {name: value for name, value in change.items() if value != asked[name]}
-    options, budget = _written(new), _typed(available + int(asked["reserve"]))
-    budgets = f"-b device={budget}" + ("" if host is None else f" -b host={_typed(host)}")
+    is_static, budget = "parameters" not in change, _typed(available + int(asked["reserve"]))
+    options, commands = _commands(asked, change, budget, generating, host)
     note = f"{link / 1e9:g} GB/s to the host"
     if not is_static:
         speed = _host_speed(asked)
@@ -245,11 +243,30 @@ def _offloaded(
         share=found.overhead,
         time=overhead_line(found, found.report)[1],
         recomputed=f"{runs} of {len(found.stage_decisions)} stages recomputed" if runs else "",
-        commands=(" ".join(filter(None, (generating, options, "-o step.json"))), f"remat solve step.json {budgets}"),
+        commands=commands,
         at_host=at_host,
         changes=change,
         in_torch=_in_torch(asked, budget, host or at_host, link) if "states" in change and not several else "",
     )
+
+
+def _commands(
+    asked: Mapping[str, Any], change: Changes, budget: str, generating: str, host: int | None
+) -> tuple[str, tuple[str, str]]:
+    """Return the changed options, and the commands that make and solve the instance that offloads."""
+    options = _written({name: value for name, value in change.items() if value != asked[name]})
+    budgets = f"-b device={budget}" + ("" if host is None else f" -b host={_typed(host)}")
+    make = " ".join(filter(None, (generating, options, "-o step.json")))
+    return options, (make, f"remat solve step.json {budgets}")
+
+
+def unneeded_host(model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int) -> str:
+    """Return a remark on a host that a step with recomputation does not need, with commands; empty if none offloads."""
+    homes = _homes(model, asked)
+    if not homes:
+        return ""
+    _, commands = _commands(asked, homes[0], _typed(available + int(asked["reserve"])), generating, host)
+    return f"no host is needed, but with one, a step may recompute less: {'; '.join(commands)}"
 
 
 def of_values(asked: Mapping[str, Any]) -> dict[str, Any]:

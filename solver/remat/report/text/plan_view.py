@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
+from remat.messages import listing
 from remat.plugin.proposal import Status, Termination
 from remat.report.text.class_bounds import class_bounds
 from remat.report.text.columns import aligned, room
@@ -219,6 +220,9 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
         yield from shortfall_lines(result, option=option)
         yield from (("note", note) for note in result.notes)
         return
+    if instance.ranks > 1:
+        names = instance.cluster.names
+        yield "ranks", f"{instance.ranks}: {names[0]} stands for {listing(names[: instance.ranks])}, and so on"
     yield from decision_lines(result)
     yield "time of a step", format_time(result.report.makespan, units)
     yield from update_lines(planned)
