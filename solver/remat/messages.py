@@ -29,6 +29,11 @@ def elided(text: str, longest: int = LONGEST_WORD) -> str:
     return f"{text[: longest - 3 - tail]}...{text[-tail:]}"
 
 
+def article(noun: str) -> str:
+    """Return a noun with its indefinite article: ``an adjoint``."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
 def listing(names: Iterable[str], longest: int = LONGEST_LISTING) -> str:
     """Join names with commas: as many as fit into `longest` characters, then the number of the others."""
     shown: list[str] = []

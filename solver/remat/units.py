@@ -393,14 +393,45 @@ def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
     return f"{_rounded_to(size, 1000**power, up=up)} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
 
 
+def budget_to_paste(size: int, units: Units | None = None, *, exact: bool = False) -> str:
+    """Format a budget for a command line, without a space; reading it back gives the size, or unless `exact`, more.
+
+    It has the kind of unit that `sizes_shown_as` has chosen. Without a choice, the kind in which it is exact, or the
+    shorter one. Decimal figures have up to six digits; binary ones are whole, because fractions of a byte are refused.
+
+    Examples
+    --------
+    >>> budget_to_paste(6_200_000_000), budget_to_paste(3 * 2**30)
+    ('6.2GB', '3GiB')
+    """
+    if (units is not None and units.memory == "unit") or size < 1000:
+        return str(size)
+    texts = {1024: _binary_to_paste(size), 1000: _decimal_to_paste(size, digits=len(str(size)) if exact else 6)}
+    chosen = _SHOWN.get()
+    if chosen is not None and not (exact and parse_size(texts[chosen]) != size):
+        return texts[chosen]
+    return min(texts.values(), key=lambda text: (parse_size(text) != size, len(text)))
+
+
+def _decimal_to_paste(size: int, digits: int) -> str:
+    power = min((len(str(size)) - 1) // 3, 6)
+    return f"{_rounded_to(size, 1000**power, up=True, digits=digits)}{_NAMES[1000][power]}"
+
+
+def _binary_to_paste(size: int) -> str:
+    power = min((size.bit_length() - 1) // 10, 6)
+    power -= power > 0 and size % 1024**power > 0
+    return f"{-(-size // 1024**power)}{_NAMES[1024][power] if power else ''}"
+
+
 def format_limit(size: int, units: Units | None = None, *, up: bool) -> str:
     """Format a size as `format_size` does, rounded up or down; fractions of a byte make it unfit for a command line."""
     factor, name = size_scale(size, units)
     return format_size(size, units) if factor == 1 else f"{_rounded_to(size, int(factor), up=up)} {name}"
 
 
-def _rounded_to(size: int, factor: int, *, up: bool) -> str:
-    context = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+def _rounded_to(size: int, factor: int, *, up: bool, digits: int = 4) -> str:
+    context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     return f"{context.divide(Decimal(size), factor).normalize():f}"
 
 

@@ -5,11 +5,13 @@ import sys
 
 import pytest
 
+from remat.cli.io_session import Session
 from remat.cli.main import main
-from remat.cli.progress import describe
+from remat.cli.progress import describe, progress
 from remat.plugin.context import Context, Progress
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal
+from remat.schedule.steps import StepBuilder
 from remat.units import Units
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo
@@ -61,4 +63,27 @@ def test_progress_as_lines(run: Run, tiny: str, talker: str) -> None:
 
 def test_description_of_progress() -> None:
     assert describe(Progress(1.26, None, None, ""), Units()) == "1.3 s"
-    assert describe(Progress(2, 0.5, None, "deep"), Units()) == "2 s, makespan 500 ms, deep"
+    assert describe(Progress(2, 0.5, None, "deep"), Units()) == "2 s, best makespan 500 ms, deep"
+    other = Progress(2, 0.5, None, "", "rotor", author="keep-all")
+    assert describe(other, Units()) == "2 s, best makespan 500 ms by keep-all, running rotor"
+
+
+def test_the_best_schedule_keeps_its_author_while_others_run() -> None:
+    seen: list[Progress] = []
+    context = Context(listener=seen.append)
+    steps = StepBuilder().build()
+    for name, makespan in (("first", 12), ("equal", 12), ("slower", 20), ("faster", 10)):
+        context.part(name).report(steps, makespan=makespan)
+        context.part(name).report(bound=makespan / 2, scope=ALL_SCHEDULES)
+    told = [(report.source, report.author, report.makespan) for report in seen[1::2]]
+    assert told == [("first", "first", 12), ("equal", "first", 12), ("slower", "first", 12), ("faster", "faster", 10)]
+
+
+def test_verbose_lines_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session()
+    session.verbose = True
+    with progress(session, Units(), "solving") as listener:
+        assert listener is not None
+        for seconds, bound in ((1, 5), (2, 5), (3, 6)):
+            listener(Progress(seconds, None, bound, ""))
+    assert [line.partition(", ")[2] for line in capsys.readouterr().err.splitlines()] == ["bound 5 s", "bound 6 s"]

@@ -182,6 +182,13 @@ def load_instance(source: str) -> Instance:
             raise
         if hint := _shipped(source):
             raise InstanceError(f"{error}; the shipped instance is {EXAMPLE}{hint}") from None
+        from remat.generate.models.reading import shipped
+
+        if source in shipped():
+            make = f"remat generate chain --config {source} --states device -o step.json"
+            raise InstanceError(
+                f"{source} is the configuration of a model, not an instance; this makes one: {make}"
+            ) from None
         raise InstanceError(f"{error}; {WHERE_FROM}") from None
 
 
@@ -407,6 +414,15 @@ def warn_of_bare_budgets(
         known = (name or default) in problem.machine.memory_index
         if known and (meant := meant_size(size, problem, name or default)):
             click.echo(f"Warning: --budget: {size} bytes: did you mean {meant}?", err=True)
+
+
+def check_rate(text: str | None, option: str, instance: Instance) -> None:
+    """Refuse a bandwidth without a unit that is implausibly small for bytes per second."""
+    from remat.generate.options import LEAST_RATE
+
+    if text is None or instance.units.memory == "unit" or not text.isdecimal() or not 0 < int(text[:20]) < LEAST_RATE:
+        return
+    raise OptionError(f"{text} bytes/s: did you mean {text}GB/s? If not, write {text}B/s", argument=option)
 
 
 def split_numbers(text: str, argument: str) -> list[int]:

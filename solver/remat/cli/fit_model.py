@@ -96,7 +96,7 @@ def command(
     **given: Any,
 ) -> int:
     """Compute, and print the table or JSON."""
-    from remat.cli.fit_remedies import Offloaded, of_values, remedies_of, why_no_offloading
+    from remat.cli.fit_remedies import Offloaded, of_values, remedies_of, unneeded_host, why_no_offloading, why_static
     from remat.generate.models import memory
     from remat.generate.models.chains import network_of
     from remat.report.text import model_memory
@@ -126,6 +126,9 @@ def command(
     offloaded = [one for one in remedies if isinstance(one, Offloaded)]
     hosted = [one for one in offloaded if of_host is not None and one.at_host <= of_host]
     why = why_no_offloading(work.model, asked) if asks and of_host is not None and not offloaded else ""
+    is_static = bool(why_static(work.model, asked))
+    unneeded = of_host and found.chosen is not None and found.chosen.time > 0
+    remark = unneeded_host(work.model, asked, available, generating, of_host or 0) if unneeded else ""
     shown = model_memory.Asked(
         found=found,
         about=_about(work, training, asked, assumed is not None),
@@ -134,10 +137,10 @@ def command(
         batches=both(memory.largest_batch),
         sequences=None if None in sequences else sequences,
         remedies=remedies,
-        remark=assumed or "",
+        remarks=tuple(filter(None, (assumed, remark))),
         nothing="none without a host" if offloaded else "none",
         network=network_of(asked),
-        otherwise=tuple(_otherwise(remedies, of_host, why)) if asks else (),
+        otherwise=tuple(_otherwise(remedies, of_host, why, is_static=is_static)) if asks else (),
     )
     if instance is not None and output is not None:
         if hosted:
@@ -158,8 +161,8 @@ def command(
             click.echo("\n".join(model_memory.lines(shown)))
     if fits:
         return ExitCode.OK
-    static = found.static
-    least = static.total if of_host is None else static.parameters + static.states - of_host
+    stays = of_host is None or is_static
+    least = found.static.total if stays else found.static.parameters + found.static.states - (of_host or 0)
     return ExitCode.INFEASIBLE if least > available else ExitCode.UNKNOWN
 
 
@@ -182,7 +185,7 @@ def _made(
     return work, training, instance
 
 
-def _otherwise(remedies: Sequence[Remedy], host: int | None, why: str) -> Iterator[str]:
+def _otherwise(remedies: Sequence[Remedy], host: int | None, why: str, *, is_static: bool) -> Iterator[str]:
     """Yield the verdict on a step that does not fit in the device alone, and `why` a host cannot be planned."""
     from remat.cli.fit_remedies import SAME, Offloaded
     from remat.report.text.model_memory import shown_size
@@ -200,7 +203,8 @@ def _otherwise(remedies: Sequence[Remedy], host: int | None, why: str) -> Iterat
         with_ = "in the device alone" if host is None else f"with a host of {shown_size(host)}"
         said += [f"does not fit {with_}{asked}; {best.enough}"]
     elif host is not None and not why:
-        said += [f"does not fit{asked}; no schedule was found that offloads to a host of {shown_size(host)}"]
+        what = " activations (all else stays on the device)" if is_static else ""
+        said += [f"does not fit{asked}; no schedule was found that offloads{what} to a host of {shown_size(host)}"]
     yield from said or [f"does not fit{' as asked; the changes below would help' if remedies else ''}"]
     if why:
         yield f"a host is not planned: {why}"

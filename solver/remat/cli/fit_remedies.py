@@ -31,6 +31,8 @@ EARLY = "each layer is updated right after its backward"
 BY_LAYER = f"{EARLY}, so no clipping by the norm of all gradients"
 HOST = f"a host; {BY_LAYER}"
 LARGER_HOST = f"a larger host; {BY_LAYER}"
+ACTIVATIONS = "a host for activations; parameters, gradients and optimizer states stay on the device"
+LARGER_ACTIVATIONS = "a larger host for activations"
 OTHER = "a changed training"
 DEVICES = "more devices"
 
@@ -67,7 +69,8 @@ class Offloaded(Remedy):
     @property
     def enough(self) -> str:
         """What is enough, where the bytes then are, and what that costs, in words."""
-        what = f"a host of {shown_size(self.at_host)} is enough" if self.at_host else f"it does if {EARLY}"
+        alone = f"it does if {EARLY}" if self.kind == BY_LAYER else "remat solve finds a schedule"
+        what = f"a host of {shown_size(self.at_host)} is enough" if self.at_host else alone
         return f"{what}: {self.split}, {self.cost}"
 
     @property
@@ -167,7 +170,8 @@ def _remedy(kind: str, note: str, found: tuple[Changes, Estimate], reserve: int)
 
 
 def _written(changes: Mapping[str, Any]) -> str:
-    return " ".join(f"{flag(name)} {value}" for name, value in changes.items())
+    shown = {name: f"{value / 1e9:g}GB/s" if name == "link" else value for name, value in changes.items()}
+    return " ".join(f"{flag(name)} {value}" for name, value in shown.items())
 
 
 # ------------------------------------------------------------------------------------------------- the host
@@ -181,11 +185,20 @@ def _at_hosts(
     if own is not None:
         return [own], []
     larger = None if host is None else _at_the_host(model, asked, available, generating, None)
-    return [], [] if larger is None else [replace(larger, kind=LARGER_HOST)]
+    if larger is None:
+        return [], []
+    return [], [replace(larger, kind=LARGER_ACTIVATIONS if larger.kind == ACTIVATIONS else LARGER_HOST)]
 
 
 HOMES: tuple[Changes, ...] = ({"parameters": "any", "states": "any"}, {"parameters": "host"})
 """Memories of parameters and states, in the order of trying: where a schedule places them, or all at the host."""
+
+
+def _homes(model: Model, asked: Mapping[str, Any]) -> tuple[Changes, ...]:
+    """Return the changes that offload: of parameters and states or, if they are static, of activations alone."""
+    if not why_static(model, asked):
+        return HOMES
+    return () if why_no_offloading(model, asked) else ({"link": link_of(asked)},)
 
 
 def _at_the_host(
@@ -194,11 +207,11 @@ def _at_the_host(
     """Return the best schedule that the algorithms of `auto` find with parameters or states at the host."""
     chunks, deadline = CHEAP["loss_chunks"], monotonic() + HOST_SECONDS
     more = {} if asked["loss_chunks"] >= chunks else {"loss_chunks": chunks}
-    for homes in HOMES:
+    for homes in _homes(model, asked):
         change = homes | more
         try:
             found = _solved(model, dict(asked) | change, available, host, deadline)
-        except (ValueError, RematError):  # a model that is trained in part, or no chain
+        except (ValueError, RematError):  # options that exclude each other
             return None
         if found is not None:
             return _offloaded(found, asked, change, available, generating, host)
@@ -214,24 +227,46 @@ def _offloaded(
     assert found.report is not None
     assert found.overhead is not None
     link, at_host = link_of(asked), found.report.peaks["host"].size
-    options, budget = _written(change), _typed(available + int(asked["reserve"]))
-    budgets = f"-b device={budget}" + ("" if host is None else f" -b host={_typed(host)}")
-    note = f"{link / 1e9:g} GB/s to the host, which updates at {_host_speed(asked):g} of the device's speed"
+    is_static, budget = "parameters" not in change, _typed(available + int(asked["reserve"]))
+    options, commands = _commands(asked, change, budget, generating, host)
+    note = f"{link / 1e9:g} GB/s to the host"
+    if not is_static:
+        speed = _host_speed(asked)
+        note += f", which updates at {speed:g} of the device's speed" if speed else ", which updates nothing"
     several = asked["data"] > 1
     runs = sum(row.decision == "recomputed" for row in found.stage_decisions)
     return Offloaded(
-        kind=HOST if at_host else BY_LAYER,
+        kind=ACTIVATIONS if is_static else HOST if at_host else BY_LAYER,
         options=options,
         note=note + (f", both of one rank; exchanges at {network_of(asked) / 1e9:g} GB/s" if several else ""),
         needed=found.report.peaks["device"].size,
         share=found.overhead,
         time=overhead_line(found, found.report)[1],
         recomputed=f"{runs} of {len(found.stage_decisions)} stages recomputed" if runs else "",
-        commands=(f"{generating} {options} -o step.json", f"remat solve step.json {budgets}"),
+        commands=commands,
         at_host=at_host,
         changes=change,
         in_torch=_in_torch(asked, budget, host or at_host, link) if "states" in change and not several else "",
     )
+
+
+def _commands(
+    asked: Mapping[str, Any], change: Changes, budget: str, generating: str, host: int | None
+) -> tuple[str, tuple[str, str]]:
+    """Return the changed options, and the commands that make and solve the instance that offloads."""
+    options = _written({name: value for name, value in change.items() if value != asked[name]})
+    budgets = f"-b device={budget}" + ("" if host is None else f" -b host={_typed(host)}")
+    make = " ".join(filter(None, (generating, options, "-o step.json")))
+    return options, (make, f"remat solve step.json {budgets}")
+
+
+def unneeded_host(model: Model, asked: Mapping[str, Any], available: int, generating: str, host: int) -> str:
+    """Return a remark on a host that a step with recomputation does not need, with commands; empty if none offloads."""
+    homes = _homes(model, asked)
+    if not homes:
+        return ""
+    _, commands = _commands(asked, homes[0], _typed(available + int(asked["reserve"])), generating, host)
+    return f"no host is needed, but with one, a step may recompute less: {'; '.join(commands)}"
 
 
 def of_values(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,8 +277,21 @@ def of_values(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def why_no_offloading(model: Model, asked: Mapping[str, Any]) -> str:
+    """Return why no instance of these options offloads anything; empty if one does."""
+    why = why_static(model, asked)
+    if why and asked["data"] > 1:
+        return f"{why}, and times of static parameters are without the exchanges between ranks"
+    return why and _refusal(model, asked, link=link_of(asked))
+
+
+def why_static(model: Model, asked: Mapping[str, Any]) -> str:
     """Return why no instance of these options offloads parameters and states; empty if one does."""
-    given: dict[str, Any] = {**of_values(asked), "config": model, "parameters": "any", "states": "any"}
+    return _refusal(model, asked, parameters="any", states="any")
+
+
+def _refusal(model: Model, asked: Mapping[str, Any], **change: Any) -> str:
+    """Return why the changed options make no chain; empty if they do."""
+    given: dict[str, Any] = {**of_values(asked), "config": model, **change}
     try:
         chain(**given)
     except ValueError as error:

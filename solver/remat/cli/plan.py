@@ -62,6 +62,31 @@ class _Asked:
     plot: str | None
     as_: str | None
     explain: bool
+    max_makespan: str | None
+    max_overhead: str | None
+
+    @property
+    def reshaping(self) -> dict[str, str | int | None]:
+        """The options that change the instance, by flag; None where they are the default."""
+        return {
+            "--devices": self.devices,
+            "--micro-batches": self.micro_batches,
+            "--link": self.link,
+            "--data": None if self.data == "1" else self.data,
+            "--zero": None if self.zero == "0" else self.zero,
+            "--tensor": self.tensor,
+        }
+
+    @property
+    def words(self) -> list[str]:
+        """The command without degrees and outputs."""
+        kept = {name: self.reshaping[name] for name in ("--devices", "--micro-batches", "--link")}
+        kept |= {"--seed": self.seed or None}
+        limits = {"--time-limit": self.time_limit, "--gap": self.gap, "--patience": self.patience}
+        flags = [word for name, value in (kept | limits).items() if value is not None for word in (name, str(value))]
+        budgets = [word for size in self.budget for word in ("-b", size)]
+        options = [word for text in self.options for word in ("-O", text)]
+        return ["remat", "plan", self.instance, *flags, *budgets, *options]
 
 
 @click.command("plan", help=HELP)
@@ -95,15 +120,21 @@ class _Asked:
 )
 @click.option("--as", "as_", type=click.Choice(("megatron",)), help="Print the plan as flags for another program.")
 @click.option("--explain", is_flag=True, help="Explain what limits the plan, and the gain of one more GiB or device.")
+@click.option("--max-makespan", metavar="TIME", hidden=True)
+@click.option("--max-overhead", metavar="SHARE", hidden=True)
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
     """Plan, then show the plan."""
     asked = _Asked(**given)
+    if refusal := _target_refusal(asked):
+        click.echo(f"Error: {refusal}", err=True)  # commands are not shortened, as other messages are
+        return ExitCode.USAGE
     _check_outputs(asked)
     begun = time.monotonic()
     loaded = common.load_instance(asked.instance)
     _check_chain(loaded, asked)
+    common.check_rate(asked.link, "link", loaded)
     from remat.solving.problem_setup import read_seconds
     from remat.solving.questions.plan import plan
 
@@ -136,11 +167,24 @@ def command(session: Session, /, **given: Any) -> int:
     return ExitCode.of(planned.result)
 
 
+def _target_refusal(asked: _Asked) -> str:
+    """Return why the targets of solve are refused, with the commands that take them; empty without a target."""
+    from remat.cli.plan_commands import target_refusal
+
+    for flag, value in (("--max-makespan", asked.max_makespan), ("--max-overhead", asked.max_overhead)):
+        if value is not None:
+            return target_refusal(asked.instance, asked.reshaping, asked.options, f"{flag} {value}")
+    return ""
+
+
 def _check_chain(loaded: Instance, asked: _Asked) -> None:
     """Name all options that the plan of a chain still needs."""
     needed = {"--devices N": asked.devices, "--micro-batches N": asked.micro_batches, "--link BANDWIDTH": asked.link}
     missing = [option for option, value in needed.items() if value is None]
     if loaded.kind == "chain" and missing:
+        from remat.solving.questions.plan import check_plannable
+
+        check_plannable(loaded)
         listed = " and ".join([*filter(None, [", ".join(missing[:-1])]), missing[-1]])
         raise OptionError(f"the plan of a chain also needs {listed}")
 
@@ -205,7 +249,8 @@ def _print(planned: Planned, asked: _Asked, session: Session, end: float | None)
         return
     if session.quiet:
         return
-    emit(table(plan_lines(planned, option=common.BUDGET)))
+    text = table(plan_lines(planned, option=common.BUDGET))
+    emit(text)
     if found:
         emit("\n" + stage_table(planned))
     if more is not None:
@@ -215,3 +260,18 @@ def _print(planned: Planned, asked: _Asked, session: Session, end: float | None)
 
         said = megatron_flags(planned)
         emit("\n" + "\n".join([*(f"--{flag}" for flag in said.flags), *(f"# {note}" for note in said.notes)]))
+    _print_commands(planned, asked, text)
+
+
+def _print_commands(planned: Planned, asked: _Asked, text: str) -> None:
+    """Print the command of the chosen degrees, and the one that lists all decisions if the answer does not."""
+    from remat.cli.plan_commands import choice_command, decisions_command, shown_commands
+
+    own = all(value is None for value in asked.reshaping.values()) and planned.instance.kind == "pipeline"
+    of = asked.output_instance or (asked.instance if own and len(planned.tried) < 2 else None)
+    commands = {
+        "this plan, without the other degrees": choice_command(planned, asked.words),
+        "all decisions": decisions_command(text, asked.output, of),
+    }
+    for number, line in enumerate(shown_commands(commands)):
+        emit(line if number else f"\n{line}")

@@ -32,7 +32,7 @@ def progress(session: Session, units: Units, what: str) -> Iterator[Listener | N
     if session.quiet:
         yield None
     elif session.verbose:
-        yield lambda report: session.remark(describe(report, units))
+        yield _remarks(session, units)
     elif sys.stderr is not None and sys.stderr.isatty():
         # rich honours NO_COLOR and dumb terminals.
         from rich.console import Console
@@ -46,17 +46,31 @@ def progress(session: Session, units: Units, what: str) -> Iterator[Listener | N
         yield None
 
 
+def _remarks(session: Session, units: Units) -> Listener:
+    """Return a listener that prints a report unless only its time differs from the one before."""
+    last = [""]
+
+    def listen(report: Progress) -> None:
+        time, _, text = describe(report, units).partition(", ")
+        if text != last[0]:
+            last[0] = text
+            session.remark(", ".join(filter(None, (time, text))))
+
+    return listen
+
+
 def describe(report: Progress, units: Units) -> str:
-    """Return a progress message as one line."""
+    """Return a progress message as one line: the best schedule, with its algorithm, and the algorithm that runs."""
     parts = [format_time(round(report.seconds, 1))]
     if report.makespan is not None:
-        parts.append(f"makespan {format_time(report.makespan, units)}")
+        whose = f" by {report.author}" if report.author else ""
+        parts.append(f"best makespan {format_time(report.makespan, units)}{whose}")
     if report.bound is not None:
         parts.append(f"bound {format_time(report.bound, units)}")
     if report.gap is not None:
         parts.append(f"gap {100 * report.gap:.3g} %")
     if report.source:
-        parts.append(report.source)
+        parts.append(f"running {report.source}")
     if report.message:
         parts.append(report.message)
     return ", ".join(parts)

@@ -207,7 +207,7 @@ def command(session: Session, /, **given: Any) -> int:
     for line in result.log:
         session.remark(line)
     session.remark(f"{result.algorithm}: {result.status}, {steps:,} steps verified")
-    _write(result, outputs, session)
+    _write(result, outputs, session, asked.instance)
     return ExitCode.of(result)
 
 
@@ -320,7 +320,7 @@ def _check_kind(instance: Instance, format_: str) -> None:
         raise OptionError(f"--format actions: only chains and adjoints have actions, not a {instance.kind}")
 
 
-def _write(result: Result, outputs: _Outputs, session: Session) -> None:
+def _write(result: Result, outputs: _Outputs, session: Session, instance: str) -> None:
     if outputs.schedule == common.STANDARD_STREAM:
         with writing():
             result.save(outputs.schedule)
@@ -350,10 +350,10 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
         from remat.report.text.incumbents import write_log
 
         write_log(result.history, outputs.log)
-    _print(result, outputs, session)
+    _print(result, outputs, session, instance)
 
 
-def _print(result: Result, outputs: _Outputs, session: Session) -> None:
+def _print(result: Result, outputs: _Outputs, session: Session, instance: str) -> None:
     if outputs.format == "json":
         import json
 
@@ -370,10 +370,20 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
         text = summary(result, verbose=session.verbose, option=common.BUDGET) + (
             _peak(result) if session.verbose else ""
         )
+        text += _more(text, outputs, instance)
         if outputs.schedule == common.STANDARD_STREAM or outputs.format == "actions":
             click.echo(text, err=True)
         else:
             emit(text)
+
+
+def _more(text: str, outputs: _Outputs, instance: str) -> str:
+    """Return the command that lists the decisions, if the answer does not list them all."""
+    from remat.cli.plan_commands import decisions_command
+
+    schedule = None if outputs.schedule == common.STANDARD_STREAM else outputs.schedule
+    command = decisions_command(text, schedule, outputs.instance or instance)
+    return f"\n\n{command}" if command else ""
 
 
 def _peak(result: Result) -> str:

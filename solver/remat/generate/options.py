@@ -250,8 +250,12 @@ HOMES_OF_MODEL = (
         "Memory of optimizer states (default: static; with parameters in a memory: host).",
         ("host", "device", "any"),
     ),
-    rate("link", None, "Bandwidth between device and host (default: the device's)."),
-    number("host_speed", None, "Speed of updates at the host, the device's being 1 (default: 1/16)."),
+    rate(
+        "link",
+        None,
+        "Bandwidth between device and host (default: the device's); with static parameters, of a host for activations.",
+    ),
+    number("host_speed", None, "Speed of updates at the host, the device's being 1; 0: none there (default: 1/16)."),
     rate("network", None, f"Bandwidth from each rank to the next (default: {NETWORK / 1e9:g}GB/s)."),
 )
 SEED = integer("seed", 0, "Random seed, at least 0.")

@@ -57,7 +57,16 @@ if TYPE_CHECKING:
     from remat.plugin.layouts import FREE, THIS_SCHEDULE, Buffers, LayoutProposal, arena_of
     from remat.plugin.options import Options, make_options
     from remat.plugin.problem import Problem
-    from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
+    from remat.plugin.proposal import (
+        ALL_SCHEDULES,
+        LAYERS_WHOLE,
+        PARAMETERS_STAY,
+        Bound,
+        LeastBudget,
+        Proposal,
+        Status,
+        Termination,
+    )
     from remat.plugin.registry import Algorithm, Trial
     from remat.plugin.topological_order import in_listed_order, reference_order
     from remat.schedule.modulo import ModuloSchedule, Turn
@@ -85,6 +94,7 @@ _HOME = {
     "FREE": "remat.plugin.layouts",
     "InstanceError": "remat.errors",
     "IntArray": "remat.graph.taskgraph",
+    "LAYERS_WHOLE": "remat.plugin.proposal",
     "Layer": "remat.instance",
     "Layout": "remat.schedule.operations",
     "LayoutProposal": "remat.plugin.layouts",
@@ -105,6 +115,7 @@ _HOME = {
     "Orders": "remat.schedule.orders",
     "Pass": "remat.schedule.orders",
     "Pattern": "remat.schedule.patterns",
+    "PARAMETERS_STAY": "remat.plugin.proposal",
     "Phase": "remat.schedule.orders",
     "PipelineInstance": "remat.instance",
     "Problem": "remat.plugin.problem",
@@ -159,7 +170,9 @@ _HOME = {
 __all__ = [
     "ALL_SCHEDULES",
     "FREE",
+    "LAYERS_WHOLE",
     "MOST_RUNS",
+    "PARAMETERS_STAY",
     "THIS_SCHEDULE",
     "WHOLE",
     "AdjointInstance",

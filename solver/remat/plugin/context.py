@@ -40,6 +40,8 @@ class Progress:
         The running algorithm.
     steps : Steps or None
         The better schedule, for the listener; the history does not keep it.
+    author : str
+        The algorithm whose schedule has this makespan; empty if none was named.
     """
 
     seconds: float
@@ -48,6 +50,7 @@ class Progress:
     message: str
     source: str = ""
     steps: Steps | None = field(default=None, repr=False, compare=False)
+    author: str = field(default="", compare=False)
 
     @property
     def gap(self) -> float | None:
@@ -114,6 +117,7 @@ class Context:
     best_pattern: PeriodicSchedule | None = None
     best_orders: Orders | None = None
     best_makespan: Number | None = None
+    best_source: str = ""
     best_bound: Number | None = None
     history: list[Progress] = field(default_factory=list[Progress])
     changed: float = field(default_factory=time.monotonic)
@@ -296,12 +300,16 @@ class Context:
         found = steps is not None or pattern is not None
         better = found and (known is None or makespan is None or makespan <= known)
         if better:
+            if known is None or makespan is None or makespan < known:
+                self.best_source = self.source
             self.best_steps, self.best_pattern, self.best_makespan = steps, pattern, makespan
             self.best_orders = orders
         if bound is not None and scope == ALL_SCHEDULES and self.speaks_for_all and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
         now = time.monotonic()
-        progress = Progress(now - self.started, self.best_makespan, self.best_bound, message, self.source)
+        progress = Progress(
+            now - self.started, self.best_makespan, self.best_bound, message, self.source, author=self.best_source
+        )
         if before != (self.best_makespan, self.best_bound):
             self.changed = now
             self.history.append(progress)

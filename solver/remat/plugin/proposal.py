@@ -49,6 +49,12 @@ class Termination(enum.StrEnum):
 
 ALL_SCHEDULES = "all schedules"
 
+LAYERS_WHOLE = "schedules that run each layer on one device"
+"""Scope for a pipeline whose layers have no parameters: each layer runs on one device for all micro-batches."""
+
+PARAMETERS_STAY = "schedules that run each layer where its parameters lie from the start"
+"""The same scope for a pipeline whose layers have parameters, which could move."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -88,6 +94,8 @@ class LeastBudget:
     values : tuple of int or None
         Indices of the values that are resident when that task runs, in the schedule of this budget; None if they are
         unknown. The core fills it in.
+    orders : Orders or None
+        For a pipeline, orders whose largest peak is this budget, if the algorithm has them. Explanations use them.
     """
 
     size: int
@@ -97,6 +105,23 @@ class LeastBudget:
     # Not compared: the scope qualifies the budget, and is not part of it.
     scope: str | None = field(default=None, compare=False)
     values: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
+    orders: Orders | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Untried:
+    """What a portfolio would also run within a time limit that the user sets.
+
+    Attributes
+    ----------
+    longer : tuple of str
+        Algorithms that would search longer.
+    others : tuple of str
+        Algorithms that have not run.
+    """
+
+    longer: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +174,8 @@ class Proposal:
         The algorithm that found the schedule, if not the chosen one.
     log : tuple of str
         Problems on the way, one line each: an algorithm that failed, a claim that another schedule refuted.
+    untried : Untried
+        For a portfolio.
     """
 
     steps: Steps | None = None
@@ -165,3 +192,4 @@ class Proposal:
     notes: tuple[str, ...] = ()
     author: Author | None = None
     log: tuple[str, ...] = ()
+    untried: Untried = Untried()

@@ -397,6 +397,7 @@ def _judge(
         solve_seconds=solve_seconds,
         notes=notes,
         log=proposal.log,
+        untried=proposal.untried,
     )
 
 

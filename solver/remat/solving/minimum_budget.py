@@ -23,7 +23,9 @@ def at_peak(result: Result, memory: int) -> LeastBudget:
     peak = result.report.peaks[result.machine.memories[memory].name]
     steps = result.columns
     run = peak.step is not None and steps.kind[peak.step] == int(StepKind.RUN)
-    return LeastBudget(peak.size, int(steps.item[peak.step]) if run else None, sufficient=True, memory=memory)
+    task = int(steps.item[peak.step]) if run else None
+    orders = result.orders if result.pattern is None else None
+    return LeastBudget(peak.size, task, sufficient=True, memory=memory, orders=orders)
 
 
 def setting_task(problem: Problem, least: LeastBudget) -> int | None:

@@ -29,6 +29,7 @@ from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
 from remat.solving.named_budget import NAMED_SHARE, at, insufficient, may_fail, trial
 from remat.solving.portfolio_answers import Answer, longest, refuted, remarks
+from remat.solving.portfolio_untried import MOST_ASKED_OTHERS, untried
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
@@ -64,9 +65,6 @@ GROWTH, GAIN = 4, 0.001
 
 IDLE_ROUNDS, IDLE_ROUNDS_WITHIN = 1, 3
 """Rounds of deepening without a gain after which it ends: by default, and within a time limit that the user set."""
-
-MOST_ASKED_OTHERS = 50_000
-"""Most tasks for which algorithms for other instances are asked in the time that is left."""
 
 OTHERS = 0.5
 """Share of that time for a first run of all of them; the best ones then run again."""
@@ -532,6 +530,7 @@ class _Portfolio:
             notes=tuple(dict.fromkeys(notes)),
             author=Author(result.algorithm, result.options),
             log=tuple(self.log),
+            untried=untried(self.problem, self.asked, self._searchers()),
         )
 
     def _probe(

@@ -16,7 +16,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.digest import digest
 from remat.instance.kinds import is_pipeline
-from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination, Untried
 from remat.schedule.steps import Steps
 from remat.solving.display import Shown
 from remat.units import Number, Units
@@ -165,6 +165,8 @@ class Result(Shown):
     log : tuple of str
         Failures of algorithms that `auto` asked, and refuted claims. A line that begins with ``bug:`` is a fault of an
         algorithm, not of the input.
+    untried : Untried
+        What `auto` would also run within a time limit of the caller.
     asked : str
         The algorithm that the caller named, such as ``auto``; empty if none was.
     default_limit : float or None
@@ -204,6 +206,7 @@ class Result(Shown):
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     log: tuple[str, ...] = ()
+    untried: Untried = field(default=Untried(), compare=False, repr=False)
     asked: str = field(default="", compare=False)
     default_limit: float | None = field(default=None, compare=False)
     orders: Orders | None = None

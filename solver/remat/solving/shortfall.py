@@ -20,6 +20,7 @@ from remat.solving.minimum_budget import at_peak
 from remat.solving.problem_setup import Control
 from remat.solving.relative_budget import Wholes
 from remat.solving.remedies import Need, Remedy, remedies
+from remat.solving.shortfall_layers import LayerActivations, activations_by_layer, result_at
 from remat.solving.static_split import static_split
 
 if TYPE_CHECKING:
@@ -62,12 +63,15 @@ class Part:
         that exist before the critical task and are read after it in the reference order.
     resident : bool
         Whether the values are resident in a schedule of this budget; otherwise they are candidates.
+    layers : tuple of LayerActivations
+        For a pipeline, if the values are known: those of a layer and a micro-batch, by layers. The largest first.
     """
 
     what: str
     size: int
     values: tuple[str, ...] = ()
     resident: bool = True
+    layers: tuple[LayerActivations, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +157,8 @@ def shortfall_of(result: Result) -> Shortfall | None:
     shared = is_pipeline(instance) and len(memories) == 1 and len(machine.processors) > 1
     split = _split(instance, result.graph, machine, memories, shared=shared)
     if need is least and least is not None:
-        need = _explained(result, least)
+        explained = _explained(result, least)
+        need = explained if explained.size > capacity else least
     parts = _parts(result.graph, machine, need, memories, {} if shared else split, proved=proof is not None)
     whole_need = _need(result.graph, need, capacity, split, parts, shared=shared, proved=proof is not None)
     divisible = Problem(instance, machine).in_parts
@@ -173,21 +178,33 @@ def shortfall_of(result: Result) -> Shortfall | None:
 def _explained(result: Result, least: LeastBudget) -> LeastBudget:
     """Return the budget of an algorithm with one schedule with the task and the values at its peak.
 
-    Other algorithms search, which may take long; a portfolio has already done this.
+    Other algorithms search, which may take long; a portfolio has already done this. Orders of a pipeline that fit the
+    budget need no search.
     """
     if not least.sufficient or least.values is not None or len(result.graph.tasks) > MOST_EXPLAINED:
         return least
+    known = result_at(result, least)
+    if known is not None:
+        return _at_its_peak(known, least)
     found = _by_strategy(result, least)
-    if found is None or found.report is None or result.instance is None:
+    return least if found is None or found.report is None else _at_its_peak(found, least)
+
+
+def _at_its_peak(found: Result, least: LeastBudget) -> LeastBudget:
+    """Return the budget with the task and the values at the peak of a schedule; unchanged if that peak is another.
+
+    If an algorithm asks for more than its orders need, the size becomes that need.
+    """
+    if found.instance is None:
         return least
-    own = budgeted_memories(result.instance, result.machine, least.memory)
+    own = budgeted_memories(found.instance, found.machine, least.memory)
     peak = max((at_peak(found, memory) for memory in own), key=lambda one: one.size)
-    if peak.size != least.size:
+    if peak.size > least.size or (peak.size < least.size and least.orders is None):
         return least
-    held = found.peak_of(result.machine.memories[peak.memory].name)
+    held = found.peak_of(found.machine.memories[peak.memory].name)
     names = [] if held is None else [one.name for one in held.held if one.made_by]
-    values = tuple(value for name in names if (value := result.graph.values.find(name)) is not None)
-    return replace(least, task=peak.task, memory=peak.memory, values=values)
+    values = tuple(value for name in names if (value := found.graph.values.find(name)) is not None)
+    return replace(least, size=peak.size, task=peak.task, memory=peak.memory, values=values)
 
 
 def _by_strategy(result: Result, least: LeastBudget) -> Result | None:
@@ -328,6 +345,7 @@ def _parts(
             size,
             _largest(graph, named.get(what, ()), size if what == REST else None),
             resident=what != REST or certain or set(named[REST]) <= graph.available,
+            layers=activations_by_layer(graph, named[REST]) if what == REST and least.values is not None else (),
         )
         for what, size in found.items()
         if size

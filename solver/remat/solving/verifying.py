@@ -18,7 +18,7 @@ from remat.instance.lowering import lower, machine_of, samples_of
 from remat.messages import brief, elided
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.schedule.addresses import read_addresses
 from remat.schedule.document import Step, parse_steps, read_any_schedule, read_head, read_initial
 from remat.schedule.modulo import read_modulo
@@ -149,6 +149,7 @@ class Examined:
             columns=self.steps,
             report=self.report,
             lower_bound=lower,
+            bounds=self._stated_bounds() if stated else (),
             no_recompute_time=self.report.run_time - self.report.recompute_time,
             optimal_within=within,
             notes=(AS_STATED,) if stated else (),
@@ -208,6 +209,20 @@ class Examined:
             return Status.FEASIBLE, 0, None
         stated = self.document.get("status") == Status.OPTIMAL and within == ALL_SCHEDULES
         return Status.OPTIMAL if stated else Status.FEASIBLE, lower, within if isinstance(within, str) else None
+
+    def _stated_bounds(self) -> tuple[Bound, ...]:
+        """Return the bounds on classes of schedules that the file states; what is no bound is left out."""
+        listed, found = self.document.get("bounds"), list[Bound]()
+        for entry in listed if isinstance(listed, list) else ():
+            if not isinstance(entry, dict):
+                continue
+            try:
+                value = parse_number(entry.get("value"))
+            except QuantityError:
+                continue
+            if entry.get("scope") != ALL_SCHEDULES:
+                found.append(Bound(value, str(entry.get("scope")), str(entry.get("source"))))
+        return tuple(found)
 
     def _measured(self) -> tuple[Status, Number, str | None]:
         """Return the bound that holds for every schedule, and whether the makespan meets it; 0 if the batch is divided.

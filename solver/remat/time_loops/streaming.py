@@ -31,7 +31,7 @@ from remat.solving.budget import Budget
 from remat.solving.hints import PORTFOLIO
 from remat.solving.problem_setup import AnyInstance, make_problem
 from remat.solving.result import Result
-from remat.units import Number, format_size
+from remat.units import Number, budget_to_paste, format_size
 
 LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}
 """Default algorithms, with the number of storage levels that each uses; long loops take the first that can."""
@@ -273,7 +273,8 @@ def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
     memory, units = problem.machine.memories[least.memory], problem.units
     has = "" if memory.capacity is None else f", which has {format_size(memory.capacity, units)}"
     several = len(problem.machine.memories) > 1
-    ask = f"{memory.name}={least.size}" if several else f"{least.size}"
+    size = budget_to_paste(least.size, units)
+    ask = f"{memory.name}={size}" if several else size
     within = answer.infeasible_within or ALL_SCHEDULES
     needs = "the least is" if least.sufficient else f"for {within} no less will do than"
     return (

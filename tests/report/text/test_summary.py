@@ -15,7 +15,7 @@ from remat.errors import InstanceError
 from remat.graph.bounds import MemoryBound
 from remat.instance import load
 from remat.instance.lowering import lower
-from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
+from remat.plugin.proposal import Bound, LeastBudget, Status, Termination, Untried
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_task
 from remat.report.text.summary import WIDTH, figures, lines_of, summary, table, transfer_waits
 from remat.solving.result import Result
@@ -128,7 +128,7 @@ def test_infeasible_and_sufficient() -> None:
     assert found["status"] == "unknown, infeasible within the keep-all schedule"
     assert found["capacity"] == "memory: 35 MB (33.38 MiB)"
     assert found["minimum budget"].startswith("memory: 35 MB (33.38 MiB), set by task B")
-    assert found["minimum budget"].endswith("a schedule is found with budget 35000000; others may need less")
+    assert found["minimum budget"].endswith("a schedule is found with budget 35MB; others may need less")
     assert "makespan" not in found
 
 
@@ -252,8 +252,12 @@ def test_an_answer_without_a_proof_says_why_the_search_ended(kept: Result) -> No
     open_ = replace(kept, status=Status.FEASIBLE, optimal_within=None, lower_bound=0.006)
     assert lines(open_)["stopped"] == "keep-all has ended, without a proof; algorithm auto asks others, too"
     auto = replace(open_, asked="auto", default_limit=60.0)
-    assert lines(auto)["stopped"].startswith("all algorithms that suit the instance have ended, without a proof; ")
-    assert lines(replace(auto, default_limit=None))["stopped"].endswith("without a proof")
+    ended = "all algorithms that suit the instance have ended, without a proof"
+    assert lines(auto)["stopped"] == ended  # nothing is left to try
+    longer = replace(auto, untried=Untried(("rotor",), ("poet",)))
+    told = "longer searches of rotor and 1 algorithm for other instances"
+    assert lines(longer)["stopped"] == f"{ended}; with a time limit, auto also runs {told}"
+    assert lines(replace(longer, default_limit=None))["stopped"] == ended
     for other in (
         replace(auto, optimal_within="a class"),  # the status names it
         replace(auto, termination=Termination.TIME_LIMIT),

@@ -12,11 +12,10 @@ needs, for any price a >= 0 of bytes times time,
 for n micro-batches on D devices with M bytes without parameters: work on one side, Little's law on the other. The
 minimum is a shortest path over layers with two states, O(layers). Golden-section search finds the best price.
 
-If layers run on the devices that hold their parameters from the start, as in all plans that are orders, devices wait at
-first. For consecutive layers, k pass before the k-th device can begin, and as many at the end if backwards are whole.
-This gives a separate bound for these schedules. There, each layer also runs on one device as a whole. Of 100 equal
-layers on 64 devices, 36 devices run two, and all of these except the first wait before
-(`remat_algorithms.kit.pigeonhole_bound`).
+If each layer stays on one device, as in all plans that are orders, devices wait at first: of consecutive layers, k pass
+before the k-th device can begin, and as many at the end if backwards are whole. This gives a separate bound for these
+schedules. There, each layer also runs on one device as a whole. Of 100 equal layers on 64 devices, 36 devices run two,
+and all of these except the first wait before (`remat_algorithms.kit.pigeonhole_bound`).
 """
 
 from __future__ import annotations
@@ -57,6 +56,10 @@ class Limits(NamedTuple):
         Wait of each device, the first one first, if each layer stays on one device; empty if layers may move.
     kinds : tuple of (int, tuple of float)
         For each type: its number of devices, and the time of each layer for a micro-batch; infinite if it cannot run.
+    stored : bool
+        Whether each layer has parameters, which lie on a device.
+    exact : bool
+        Whether all times of layers are integers, so that their sums are exact.
     """
 
     rows: tuple[Row, ...]
@@ -65,6 +68,8 @@ class Limits(NamedTuple):
     memory: int | None
     waits: tuple[float, ...]
     kinds: tuple[tuple[int, tuple[float, ...]], ...]
+    stored: bool = True
+    exact: bool = False
 
     @property
     def idle(self) -> float:
@@ -104,13 +109,16 @@ def limits_of(problem: Problem) -> Limits | None:
     unlimited = None in capacities or instance.cluster.host is not None
     memory = None if unlimited else max(0, sum(capacity or 0 for capacity in capacities) - static)
     waits: tuple[float, ...] = ()
-    if instance.copies == 1 and all(layer.parameter_size for layer in instance.whole_layers()):
+    if instance.copies == 1:
         passing = [row.forward + (0.0 if instance.is_split else row.backward) for row in rows]
         waits = tuple(sum(passing[:device]) for device in range(len(machine.processors)))
     kinds = tuple(
         (list(instance.device_types).count(name), tuple(_work_on(layer, name) for layer in layers)) for name in types
     )
-    return Limits(rows, instance.micro_batches, len(machine.processors), memory, waits, kinds)
+    stored = all(layer.parameter_size for layer in instance.whole_layers())
+    return Limits(
+        rows, instance.micro_batches, len(machine.processors), memory, waits, kinds, stored, problem.graph.exact_times
+    )
 
 
 def _work_on(layer: Layer, name: str) -> float:
@@ -137,7 +145,7 @@ def whole_bound(limits: Limits) -> float:
         found = max(
             found, fullest([Bins([0.0] * count, [batches * time for time in own]) for count, own in limits.kinds])
         )
-    return SAFE * found
+    return found if limits.exact and found < 2**53 else SAFE * found
 
 
 def forced_bound(limits: Limits) -> tuple[float, float]:

@@ -31,6 +31,8 @@ from pydantic import Field
 
 from remat.plugin import (
     ALL_SCHEDULES,
+    LAYERS_WHOLE,
+    PARAMETERS_STAY,
     Bound,
     Context,
     LeastBudget,
@@ -91,8 +93,6 @@ TIGHTENED = 5
 
 PLACED = 40_000
 """Maximum number of operations of stages for which all other rules and planners run."""
-
-STAYING = "layers run where their parameters lie from the start"
 
 CONTINUED = 2
 """Number of outlines whose best schedule is placed first, and that have the rest of the moves."""
@@ -260,6 +260,7 @@ class _Planning:
             orders=self.best.answer if steps is None else None,
             makespan=self.best.makespan if steps is None or self.hosted is None else self.hosted.makespan,
             bounds=tuple(self.bounds),
+            optimal_within=self._met_scope() if steps is None and self.best.orders is not None else None,
             least=self.best.least if steps is None and self.best.orders is None else None,
             termination=self.context.termination if self.context.stopped else Termination.COMPLETED,
         )
@@ -267,6 +268,14 @@ class _Planning:
     @property
     def _stopped(self) -> bool:
         return self.context.stopped and self.best.orders is not None
+
+    def _met_scope(self) -> str | None:
+        """Return the class of the orders if their makespan equals its bound, so that no schedule of it is faster."""
+        best = self.best.makespan
+        met = (
+            one.scope for one in self.bounds if one.scope != ALL_SCHEDULES and best is not None and best <= one.value
+        )
+        return next(met, None)
 
     def _bound(self) -> None:
         limits = limits_of(self.problem)
@@ -279,7 +288,8 @@ class _Planning:
         if limits.waits:
             shared, counted = work_bound(limits), whole_bound(limits)
             source = "whole layers, counted, and waits" if counted > shared else "work, and what devices wait for"
-            self.bounds.append(Bound(stated(self.problem, max(shared, counted)), STAYING, source))
+            scope = PARAMETERS_STAY if limits.stored else LAYERS_WHOLE
+            self.bounds.append(Bound(stated(self.problem, max(shared, counted)), scope, source))
         self.context.report(bound=value, scope=ALL_SCHEDULES)
 
     # --- outlines -----------------------------------------------------------------------------------------------------

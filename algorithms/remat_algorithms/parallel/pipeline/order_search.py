@@ -115,7 +115,7 @@ class BestOrders:
         machine = self.problem.machine
         most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
         if self.least is None or peaks[most] < self.least.size:
-            self.least = LeastBudget(peaks[most], None, True, machine.processors[most].memory)
+            self.least = LeastBudget(peaks[most], None, True, machine.processors[most].memory, orders=orders)
         excess = excess_of(machine, peaks)
         if not any(excess) and (self.makespan is None or makespan < self.makespan):
             self.orders, self.makespan = orders, makespan

@@ -73,8 +73,8 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
     layers, types = instance.each_layer(), instance.device_types
     if len(homes) > len(layers):
         raise OptionError(
-            f"{len(homes)} parts of at least one layer each, and the instance has {len(layers)} layers; "
-            "use fewer devices, or fewer chunks",
+            f"it cuts the layers into {len(homes)} stages of at least one layer each, but the instance has only "
+            f"{len(layers)} layers; use fewer devices, or fewer chunks",
             argument="algorithm",
         )
     work = {name: Work.of(layers, name) for name in dict.fromkeys(types)}

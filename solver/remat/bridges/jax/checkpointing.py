@@ -14,8 +14,9 @@ from remat.bridges.jax.planning import Again, Keep, Model, tree_of
 from remat.bridges.jax.shim import JaxError, jax
 from remat.generate.devices import DEFAULT
 from remat.schedule.document import Run
+from remat.solving.reference_words import WITHOUT_RECOMPUTATION
 from remat.solving.result import Result
-from remat.units import format_percent, format_size, parse_bandwidth
+from remat.units import Units, format_size, format_time, parse_bandwidth
 
 CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Options of the compiler with which XLA on the CPU keeps the barriers of `jax.checkpoint`."""
@@ -45,13 +46,20 @@ class Plan:
     @property
     def overhead(self) -> float:
         """Predicted time of recomputation, as a share of the time without."""
-        kept = sum(part.forward + part.backward for part in self.model.parts)
+        kept = self._kept
         return float(self.result.makespan or 0) / kept - 1 if kept else 0.0
+
+    @property
+    def _kept(self) -> float:
+        """Nanoseconds of all stages without recomputation."""
+        return float(sum(part.forward + part.backward for part in self.model.parts))
 
     @property
     def summary(self) -> str:
         """The peak, the overhead, and the policy of each stage."""
-        lines = [f"peak {format_size(self.peak)}, recomputation takes {format_percent(self.overhead)} more"]
+        share = f"{self.overhead:.2%}".replace("-0.00%", "0.00%")
+        time = format_time(self._kept, Units(time="ns"))
+        lines = [f"peak {format_size(self.peak)}, overhead {share} over the {time} {WITHOUT_RECOMPUTATION}"]
         found = Counter(self._lines(self.parts, ""))
         return "\n".join([*lines, *(f"{count} x {line}" for line, count in found.items())])
 

@@ -20,7 +20,7 @@ from remat.generate.models.instances import (
 )
 from remat.generate.models.memory import Static, Training, read_training, static_of
 from remat.generate.networks.operations import check_stages
-from remat.generate.networks.parameters import States, with_values
+from remat.generate.networks.parameters import States, offloading_machine, with_values
 from remat.generate.options import MODEL_DEVICE
 
 STATIC = ("static", "none")
@@ -97,8 +97,8 @@ def chain(
     home = parameters or ("static" if states is None else "device")
     made, stages = _document(work, dtype, trained, home, reserve, network_of({"network": network}))
     if home in STATIC:
-        _refuse_without_values(states=states, link=link, host_speed=host_speed, network=network)
-        return made
+        _refuse_without_values(states=states, host_speed=host_speed, network=network)
+        return made if link is None else made | _with_host(check.number("link", link, positive=True))
     if network is not None and trained.data == 1:
         raise ValueError("network is the bandwidth between ranks, but data, the number of ranks, is 1")
     homes = {"parameters": home, "states": states or "host"}
@@ -202,6 +202,11 @@ def _stays(homes: Mapping[str, str], host_speed: float | None) -> bool:
     if stays and host_speed is not None:
         raise ValueError("host_speed is that of updates at a host, but parameters and states stay on the device")
     return stays
+
+
+def _with_host(link: float) -> Document:
+    """Return the machine of a device with a host that holds activations."""
+    return {"schema": "remat.instance/2", "machine": offloading_machine(link, 0)}
 
 
 def _refuse_without_values(**given: object) -> None:

@@ -101,7 +101,7 @@ class States:
                 continue
             number = check.number(name, getattr(self, name), positive=name != "network_latency")
             object.__setattr__(self, name, number)  # whole numbers as such
-        object.__setattr__(self, "host_speed", checked_speed(self.host_speed))
+        object.__setattr__(self, "host_speed", checked_speed(self.host_speed, positive=False))
         check.integer("data", self.data, minimum=1)
         check.integer("zero", self.zero, minimum=0, maximum=MOST_ZERO)
         check.integer("bucket", self.bucket, minimum=0)
@@ -239,13 +239,14 @@ def _machine(states: States) -> dict[str, Any]:
 
 
 def offloading_machine(link: Number, host_speed: Number) -> Document:
-    """Return a device and its host, each with a processor, and a link of `link` bytes/s in each direction."""
+    """Return a device and its host, and a link of `link` bytes/s in each direction.
+
+    Each has a processor; at speed 0, the host has none.
+    """
+    cpu = {"name": "cpu", "memory": "host", **({} if host_speed == 1 else {"speed": host_speed})}
     return {
         "memories": [{"name": "device"}, {"name": "host"}],
-        "processors": [
-            {"name": "gpu", "memory": "device"},
-            {"name": "cpu", "memory": "host", **({} if host_speed == 1 else {"speed": host_speed})},
-        ],
+        "processors": [{"name": "gpu", "memory": "device"}, *([cpu] if host_speed else [])],
         "links": [
             {"source": "device", "target": "host", "bandwidth": link, "channel": "d2h"},
             {"source": "host", "target": "device", "bandwidth": link, "channel": "h2d"},
@@ -258,9 +259,9 @@ def update_traffic(element: int, state: int, *, mixed: bool) -> int:
     return 2 * element + 2 * state + (0 if mixed else element)
 
 
-def checked_speed(given: float) -> Number:
+def checked_speed(given: float, *, positive: bool = True) -> Number:
     """Return the speed of the host's processor after checking its range."""
-    speed = check.number("host_speed", given, positive=True)
+    speed = check.number("host_speed", given, positive=positive)
     if speed > 1:
         raise ValueError(f"host_speed must be at most 1, not {speed}")
     return speed

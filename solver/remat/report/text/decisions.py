@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from remat.messages import elided, printable
+from remat.messages import article, elided, printable
 from remat.report.text.comma_separated import to_csv
 from remat.solving.decisions.phrases import ranges
 from remat.units import Number, Units, format_size, format_time
@@ -44,7 +44,7 @@ def stages_table(result: Result) -> str:
     """
     decisions = result.stage_decisions
     if result.columns is not None and not len(decisions):
-        kind = "this instance" if result.instance is None else f"a {result.instance.kind}"
+        kind = "this instance" if result.instance is None else article(result.instance.kind)
         return f"{kind} has no stages: list its values"
     if not len(decisions):
         return "no schedule, and so no decisions"

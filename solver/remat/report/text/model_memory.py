@@ -87,8 +87,8 @@ class Asked:
         The largest batch and the longest sequence, without recomputation and with every block recomputed.
     remedies : tuple of Remedy
         Options that would make the step fit, equal kinds together; empty if it fits.
-    remark : str
-        A remark on the device; may be empty.
+    remarks : tuple of str
+        Remarks on the device and on a host that is not needed.
     nothing : str
         The words for a batch or a sequence of 0.
     network : float
@@ -104,7 +104,7 @@ class Asked:
     batches: tuple[int, int]
     sequences: tuple[int, int] | None
     remedies: tuple[Remedy, ...] = ()
-    remark: str = ""
+    remarks: tuple[str, ...] = ()
     nothing: str = "none"
     network: float = NETWORK
     otherwise: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def lines(asked: Asked) -> Iterator[str]:
         ("budget", shown_size(asked.budget) + reserve),
         *((("exchanges", f"{exchanges(found, asked.network)}; {OTHER_TIMES}"),) if found.training.data > 1 else ()),
         *(("" if number else "verdict", text) for number, text in enumerate(verdicts(asked))),
-        *(("note", note) for note in (*model.notes, asked.remark) if note),
+        *(("note", note) for note in (*model.notes, *asked.remarks) if note),
     ]
     yield from (f"{label:<18}{text}" for label, text in head)
     yield ""

@@ -10,17 +10,19 @@ from itertools import groupby
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
+from remat.messages import listing
 from remat.plugin.proposal import Status, Termination
+from remat.report.text.class_bounds import class_bounds
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.report.text.summary import (
     arrangement,
-    class_bounds,
     decision_lines,
     ending,
     figures,
     least_budget_lines,
 )
+from remat.report.text.update_line import update_lines
 from remat.report.views.composition import composition_of
 from remat.report.views.kinds import Kind
 from remat.schedule.orders import Stage
@@ -210,15 +212,20 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     yield "instance", result.instance_name or "(unnamed)"
     ended = result.termination is not Termination.COMPLETED
     how = f" ({ending(result.termination, result.default_limit, option)})" if ended else ""
-    yield "status", f"{result.status}{how}"
+    within = result.optimal_within if result.status is Status.FEASIBLE else None
+    yield "status", f"{result.status}{f', optimal within {within}' if within else ''}{how}"
     if result.report is None:
         yield from _degrees(planned)
         yield from least_budget_lines(result)
         yield from shortfall_lines(result, option=option)
         yield from (("note", note) for note in result.notes)
         return
+    if instance.ranks > 1:
+        names = instance.cluster.names
+        yield "ranks", f"{instance.ranks}: {names[0]} stands for {listing(names[: instance.ranks])}, and so on"
     yield from decision_lines(result)
     yield "time of a step", format_time(result.report.makespan, units)
+    yield from update_lines(planned)
     batches = f"{instance.micro_batches} micro-batch{'' if instance.micro_batches == 1 else 'es'}"
     ranks = "" if instance.ranks == 1 else f" on each of {instance.ranks} ranks"
     each = planned.time_per_sample
@@ -227,7 +234,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     size = "" if not instance.samples else f" of {instance.samples} samples"
     yield f"time per {what}", f"{format_time(each, units)}: {batches}{size}{ranks}"
     if result.orders is not None:
-        yield "stages", arrangement(result.orders.stages)
+        yield "stages", arrangement(result.orders.stages, len(result.machine.processors))
         yield "idle", f"{_percent(result.idle_share)} of the step, mean of all devices"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
     yield from class_bounds(result)

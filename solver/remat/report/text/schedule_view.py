@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from remat.graph.taskgraph import ACTIVATIONS
+from remat.report.text.class_bounds import bounds_shown
 from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
 from remat.report.text.run_times import overhead_line, rank_lines, recompute_lines
@@ -17,7 +18,7 @@ from remat.report.views.kinds import Kind, by_term
 from remat.report.views.residents import Resident, residents_at, sizes_by_term
 from remat.report.views.slices import slice_maxima, without_dips
 from remat.report.views.traffic import traffic_by_term
-from remat.solving.verifying import Examined
+from remat.solving.verifying import AS_STATED, Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile
 
@@ -109,6 +110,8 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
     if report.ok:
         yield from decision_lines(examined.as_result())
     yield "makespan", format_time(report.makespan, units)
+    if report.ok and report.steady is None:
+        yield from bounds_shown(examined.as_result(), AS_STATED)
     if report.ok and report.steady is None and examined.orders is None:
         result = examined.as_result()
         yield from [overhead_line(result, report)] if result.overhead is not None else []

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from remat.report.text.readable_names import shown_name, shown_task, shown_value
+from remat.solving.decisions.phrases import ranges
 from remat.solving.shortfall import READ, REST, STATIC, WORKSPACE, WRITTEN, Part, Shortfall
-from remat.units import format_percent, format_size
+from remat.units import Units, budget_to_paste, format_percent, format_size
 
 if TYPE_CHECKING:
     from remat.solving.result import Result
+    from remat.solving.shortfall_layers import LayerActivations
 
 WORDS = {
     STATIC: "static memory, which is permanent",
@@ -23,6 +26,12 @@ WORDS = {
 
 NO_PERCENT, LEAST_PERCENT = format_percent(0), format_percent(0.001)
 """A share that rounds to zero, and the smallest one that does not."""
+
+MOST_GROUPS = 3
+"""Groups of layers whose activations are named."""
+
+MOST_RANGES = 4
+"""Ranges of layers or micro-batches that are named."""
 
 OPTION = "budget "
 """Default text before a budget."""
@@ -50,7 +59,8 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
     for part in found.parts:
         share = format_percent(part.size / found.need)
         share = f"< {LEAST_PERCENT}" if share == NO_PERCENT else share
-        yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"
+        told = _of_layers(result, part) or _what(part, task, found.proved) + _names(result, part)
+        yield "", f"{size(part.size)} ({share}) {told}"
     if found.split:
         listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
         shared = (
@@ -69,13 +79,34 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
         if not remedy.helps:
             yield "does not help", f"{remedy.what}: {remedy.reason} {size(remedy.need)}"
     if found.budget:
-        yield "try", " ".join(f"{option}{budget}" for budget in budgets(found))
+        yield "try", " ".join(f"{option}{budget}" for budget in budgets(found, units, in_shell=option != OPTION))
 
 
 def _what(part: Part, task: str, proved: bool) -> str:
     if part.what == REST and (proved or not task):
         return "other values that have to be there" if task else "values in memory"
     return WORDS.get(part.what, part.what).format(task=f"task {task}")
+
+
+def _of_layers(result: Result, part: Part) -> str:
+    """Name the layers and micro-batches of activations, the largest groups first; empty if they are unknown."""
+    if not part.layers:
+        return ""
+    shown, units = part.layers[:MOST_GROUPS], result.units
+    listed = [f"{format_size(one.size, units)} of {_of_group(one)}" for one in shown]
+    left = part.size - sum(one.size for one in shown)
+    if len(shown) == 1 and not left:
+        return f"activations of {_of_group(shown[0])}"
+    others = [f"{format_size(left, units)} of others"] if left > 0 else []
+    return f"activations: {', '.join([*listed, *others])}"
+
+
+def _of_group(one: LayerActivations) -> str:
+    """Return ``4 micro-batches (0-3) in layers 1-4``; layers count from 1, micro-batches from 0."""
+    count, layers = len(one.micro_batches), [layer + 1 for layer in one.layers]
+    numbers = ranges(one.micro_batches, MOST_RANGES)
+    of = f"micro-batch {numbers}" if count == 1 else f"{count:,} micro-batches ({numbers})"
+    return f"{of} in layer{'s' if len(layers) > 1 else ''} {ranges(layers, MOST_RANGES)}"
 
 
 def _names(result: Result, part: Part) -> str:
@@ -94,7 +125,12 @@ def _names(result: Result, part: Part) -> str:
     return f": {listed}{over}" if named >= part.size else f", such as {listed}"
 
 
-def budgets(found: Shortfall) -> Iterator[str]:
-    """Yield budgets for which a schedule is found, one per memory if there are several."""
+def budgets(found: Shortfall, units: Units | None = None, *, in_shell: bool = False) -> Iterator[str]:
+    """Yield budgets for which a schedule is found, one per memory if there are several, in the units of the answer.
+
+    `in_shell` quotes names that a shell would split.
+    """
     for name, figure in found.budget.items():
-        yield f"{name}={figure}" if name and len(found.budget) > 1 else f"{figure}"
+        size = budget_to_paste(figure, units)
+        text = f"{name}={size}" if name and len(found.budget) > 1 else size
+        yield quote(text) if in_shell else text

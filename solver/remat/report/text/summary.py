@@ -10,9 +10,8 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.problem import device_memories
-from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
-from remat.plugin.registry import algorithms
-from remat.plugin.topological_order import in_listed_order
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status, Termination
+from remat.report.text.class_bounds import class_bounds
 from remat.report.text.columns import text_width
 from remat.report.text.overheads import percent
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
@@ -24,6 +23,7 @@ from remat.report.text.run_times import (
     recompute_lines,
 )
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
+from remat.report.text.stopped import stopped_lines
 from remat.schedule.orders import Stage
 from remat.schedule.steps import StepKind
 from remat.solving.conclusion import OWN_SOURCES
@@ -31,11 +31,8 @@ from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, budget_to_paste, format_size, format_time
 from remat.verifier import Report, Steady
-
-IN_ORDER = "reference order"
-"""Part of the name of each class whose schedules begin the tasks in the listed order."""
 
 ROUNDING = 1e-12
 """Gaps up to this share come of rounding."""
@@ -164,7 +161,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     if bounded and (result.lower_bound or not result.makespan):
         yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
-    yield from _stopped(result)
+    yield from stopped_lines(result)
     if result.report is not None:
         yield from limiting_lines(result, result.report)
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
@@ -179,23 +176,6 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
         words = drawn_terms(result.optimal_within, result.scope, None if least is None else least.scope)
         if words:
             yield "see also", ", ".join(f"remat explain {word}" for word in words)
-
-
-def _stopped(result: Result) -> Iterator[tuple[str, str]]:
-    """Say why a search ended that no limit stopped and that proved nothing; the status names limits and proofs."""
-    if result.report is None or result.status is not Status.FEASIBLE or not result.asked:
-        return
-    if result.optimal_within is not None or result.termination is not Termination.COMPLETED:
-        return
-    if result.asked == PORTFOLIO:
-        longer = (
-            "; with a time limit, auto also tries longer searches, if any suit"
-            if result.default_limit is not None
-            else ""
-        )
-        yield "stopped", f"all algorithms that suit the instance have ended, without a proof{longer}"
-    else:
-        yield "stopped", f"{result.asked} has ended, without a proof; algorithm auto asks others, too"
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
@@ -252,7 +232,11 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
             return f"a batch of {value:,}"
         size = format_size(value, result.units, both=True)
         exact = size.replace(",", "") == str(value)
-        return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, budget {answer.ask}"
+        return (
+            size
+            if answer.ask is None or (exact and answer.ask == value)
+            else f"{size}, budget {budget_to_paste(answer.ask, result.units, exact=True)}"
+        )
 
     states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
     which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
@@ -309,15 +293,18 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         share = (report.run_time - (report.recompute_time or 0)) / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
     if result.orders is not None:
-        yield "stages", arrangement(result.orders.stages)
+        yield "stages", arrangement(result.orders.stages, len(result.machine.processors))
     if result.idle_share is not None:
         yield "idle", f"{percent(result.idle_share, signed=False)} of the makespan, mean of all devices"
     used = {name: share for name, share in report.bubble.items() if report.spans[name]}
     yield "bubble", f"{_bubbles(used)} idle from the first to the last operation"
 
 
-def arrangement(stages: Sequence[Stage]) -> str:
-    """Return the arrangement of the stages on the devices in words."""
+def arrangement(stages: Sequence[Stage], count: int | None = None) -> str:
+    """Return the arrangement of the stages on the devices in words; with their `count`, also how many have none."""
+    idle = 0 if count is None else count - len({device for stage in stages for device in stage.devices})
+    if idle > 0:
+        return f"{arrangement(stages)}; {idle} of {count} devices {'has' if idle == 1 else 'have'} none"
     row = [stage.device for stage in sorted(stages, key=lambda stage: stage.layers)]
     devices = list(dict.fromkeys(row))
     times, left = divmod(len(row), len(devices))
@@ -427,7 +414,7 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
     whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
     bare = of_pipeline or len(result.machine.memories) == 1
-    ask = f"budget {least.size}" if bare else f"budget {name}={least.size}"
+    ask = f"budget {'' if bare else f'{name}='}{budget_to_paste(least.size, units, exact=not least.sufficient)}"
     if least.sufficient:
         label = "smallest found" if least.scope is None else "minimum budget"
         yield label, f"{where}: {size}{whose}{cause and f', set by {cause}'}"
@@ -485,40 +472,6 @@ def _not_counted(result: Result) -> str:
     told = ["shares the work among all processors"] if len(machine.processors) > 1 else []
     told += ["ignores copies between memories"] if copied else []
     return f"; the bound {' and '.join(told)}" if told else ""
-
-
-def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield rows of bounds on classes of schedules."""
-    for label, bound in _labelled("other bounds", _other_bounds(result)):
-        yield label, f"{format_time(bound.value, result.units)} for {bound.scope} ({bound.source})"
-
-
-def _other_bounds(result: Result) -> list[Bound]:
-    """Return bounds on classes that contain the schedule and are tighter than the best bound over all schedules."""
-    makespan = result.makespan
-    return [
-        bound
-        for bound in result.bounds
-        # A bound above the makespan belongs to a class that excludes this schedule.
-        if bound.scope != ALL_SCHEDULES
-        and bound.value > result.lower_bound
-        and (makespan is None or (bound.value <= makespan and _belongs(result, bound)))
-    ]
-
-
-def _belongs(result: Result, bound: Bound) -> bool:
-    """Whether the schedule belongs to the class of a bound: its algorithm searches the class, and the order fits.
-
-    An algorithm states its own bounds, and may name their sources in words, unless these are other algorithms.
-    """
-    if bound.scope == result.optimal_within:
-        return True
-    own = bound.source == result.algorithm
-    if result.asked not in ("", PORTFOLIO):
-        own = own or bound.source not in {algorithm.name for algorithm in algorithms()}
-    if not own or result.columns is None:
-        return False
-    return IN_ORDER not in bound.scope or in_listed_order(result.graph, result.columns)
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:

@@ -131,7 +131,10 @@ def _several(machine: Machine, steps: Steps) -> str:
     names = [processor.name for processor in machine.processors]
     others = [] if steps.on is None else [names[index] for index in sorted(set(steps.on.items.tolist())) if index]
     why = "a program has one processor; the schedule uses several"
-    return f"{why}: solve with a `machine` without {', '.join(others)}" if others else why
+    if not others:
+        return why
+    generated = " (generate the instance with host_speed 0)" if others == ["cpu"] else ""
+    return f"{why}: solve with a `machine` without {', '.join(others)}{generated}"
 
 
 class _Sweep:

@@ -109,7 +109,10 @@ def move(result: Result) -> Moved:
     OptionError
         If there is no schedule, or no program expresses it.
     """
-    if result.columns is None or result.report is None or result.orders is not None or result.pattern is not None:
+    if result.orders is not None or result.pattern is not None:
+        kind = "several devices" if result.orders is not None else "a stream of samples"
+        raise OptionError(f"a program has one processor and runs once; this schedule is of {kind}", argument="schedule")
+    if result.columns is None or result.report is None:
         raise OptionError(f"there is no schedule of one processor to move: {result.status}", argument="schedule")
     graph, machine = result.graph, result.machine
     flow = flow_of(graph, machine, result.columns, result.report)

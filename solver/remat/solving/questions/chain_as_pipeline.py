@@ -155,7 +155,7 @@ def _refusals(chain: ChainInstance) -> Iterator[str]:
     if not chain.has_parameters:
         yield (
             "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known: generate "
-            "it with `parameters` and `states` in memory 'device'"
+            "it with `parameters` and `states` in memory 'device', for a model of which all parameters are trained"
         )
     if chain.sharding is not None or chain.is_stream or any(stage.variants for stage in chain.stages):
         yield "of a chain that is cut into stages, no ranks, staleness or variants are known"

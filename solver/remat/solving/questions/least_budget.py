@@ -22,7 +22,7 @@ from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.prober import Effort, Prober
 from remat.solving.questions.time_limits import Limits
 from remat.solving.result import Answer, Result
-from remat.units import format_time
+from remat.units import budget_to_paste, format_time
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
@@ -150,7 +150,8 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
         if limit.met_by(prober.at(size, left=2)):
             ask = size
         else:
-            keep = "keep this schedule" + ("" if ask is None else f", or ask for a budget of {ask}")
+            shown = "" if ask is None else budget_to_paste(ask, best.result.units, exact=True)
+            keep = "keep this schedule" + ("" if ask is None else f", or ask for a budget of {shown}")
             notes = (*notes, f"{keep}: at its peak, {best.solver.name} finds a slower one or none")
     answer = replace(
         answer,

@@ -13,6 +13,7 @@ from remat.instance.base import instance_document
 from remat.instance.chain import ChainInstance
 from remat.instance.cluster import DeviceModel
 from remat.instance.kinds import is_pipeline
+from remat.messages import article
 from remat.plugin.context import Progress
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem, budgeted_memories
@@ -258,8 +259,9 @@ def _without_plan(
     least = smallest_budget(asked, limits, deadline, size)
     if least is not None:
         same = own[0].whole is None and own[0].instance is best.instance
+        first = best.result.machine.processors[0].memory
         task = setting_task(problems[0], least) if same and len(own) == 1 else None
-        known = replace(least, memory=best.result.machine.processors[0].memory, task=task)
+        known = replace(least, memory=first, task=task, orders=least.orders if same else None)
     return replace(best, result=replace(best.result, least_budget=known))
 
 
@@ -356,7 +358,8 @@ def _searched(
         if best is None:
             return None
         if best.asked is not None and best.asked != size and not prober.at(size).solved:
-            return LeastBudget(best.asked, None, True, memory)  # the planner wants more than its plan needs
+            # The planner wants more than its plan needs.
+            return LeastBudget(best.asked, None, True, memory, orders=best.result.orders)
     except OptionError:
         return None
     devices = [at_peak(best.result, index) for index in budgeted_memories(problem.instance, problem.machine, memory)]
@@ -389,7 +392,7 @@ def pipeline_of(
         return _loaded(document_of_chain(instance, devices, micro_batches, link))
     if not is_pipeline(instance):
         raise OptionError(
-            f"a {instance.kind} has no layers to put on devices; a pipeline has, or a chain with parameters",
+            f"{article(instance.kind)} has no layers to put on devices; a pipeline has, or a chain with parameters",
             argument="instance",
         )
     document = instance_document(instance)
@@ -400,6 +403,17 @@ def pipeline_of(
     if micro_batches is not None:
         document["micro_batches"] = micro_batches
     return _loaded(document)
+
+
+def check_plannable(instance: Instance) -> None:
+    """Refuse a chain that no devices, micro-batches and link make a pipeline.
+
+    Raises
+    ------
+    OptionError
+    """
+    if isinstance(instance, ChainInstance):
+        document_of_chain(instance, 1, 1, 1)
 
 
 def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
