@@ -15,7 +15,7 @@ from remat.bridges.jax.shim import JaxError, jax
 from remat.generate.devices import DEFAULT
 from remat.schedule.document import Run
 from remat.solving.result import Result
-from remat.units import format_percent, format_size, parse_bandwidth
+from remat.units import format_budget, format_percent, format_size, parse_bandwidth
 
 CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Options of the compiler with which XLA on the CPU keeps the barriers of `jax.checkpoint`."""
@@ -51,7 +51,7 @@ class Plan:
     @property
     def summary(self) -> str:
         """The peak, the overhead, and the policy of each stage."""
-        lines = [f"peak {format_size(self.peak)}, recomputation takes {format_percent(self.overhead)} more"]
+        lines = [f"peak {format_budget(self.peak)}, recomputation takes {format_percent(self.overhead)} more"]
         found = Counter(self._lines(self.parts, ""))
         return "\n".join([*lines, *(f"{count} x {line}" for line, count in found.items())])
 
@@ -128,7 +128,7 @@ class Checkpointed:
         result = model.solve(self.budget)
         if result.makespan is None:
             least = result.least_budget
-            known = f"; the smallest that is known is {format_size(least.size)}" if least is not None else ""
+            known = f"; the smallest that is known is {format_budget(least.size)}" if least is not None else ""
             raise JaxError(f"no policy keeps the budget of {self.budget}{known}")
         runs = [step.task for step in result.steps if isinstance(step, Run)]
         return Plan(result, tree_of(runs), model)

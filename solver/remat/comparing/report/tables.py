@@ -13,7 +13,7 @@ from remat.comparing.report.verdict import about_algorithms, table_legend, verdi
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
-from remat.units import Units, format_limit, format_percent, format_size, format_time, size_to_paste
+from remat.units import Units, format_budget, format_percent, format_time, size_to_paste
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -113,7 +113,7 @@ def budget_text(cell: Cell) -> str:
     given, capacity = cell.job.budget, cell.job.capacity
     if not given or capacity is None:
         return given
-    size = format_size(capacity, units_of(cell))
+    size = format_budget(capacity, units_of(cell))
     if given.endswith("%"):
         return f"{given} = {size}"
     return size if given.replace(",", "").isdigit() else given
@@ -229,7 +229,7 @@ def remedy(cells: Sequence[Cell], *, to_paste: bool = True) -> str:
     units = units_of(cells[0])
 
     def shown(size: int, *, up: bool) -> str:
-        plain, decimal = format_limit(size, units, up=up), size_to_paste(size, units, up=up)
+        plain, decimal = format_budget(size, units, enough=up), size_to_paste(size, units, up=up)
         if not to_paste:
             return plain
         return decimal if decimal == plain.replace(",", "") else f"{decimal} ({plain})"
@@ -350,4 +350,4 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 def peak_text(cell: Cell) -> str:
     """Return a cell's peaks in readable form."""
     units = units_of(cell)
-    return ", ".join(f"{name}: {format_size(size, units)}" for name, size in cell.answer.peak_memory.items())
+    return ", ".join(f"{name}: {format_budget(size, units)}" for name, size in cell.answer.peak_memory.items())

@@ -26,7 +26,7 @@ from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import MOST_STEPS, decision_words
 from remat.solving.result import Result
-from remat.units import format_percent, format_size, format_sizes, format_time
+from remat.units import format_budget, format_percent, format_sizes, format_time
 from remat.version import __version__
 
 SCRIPTS = ("figures.js", "page.js", "panels.js", "pointer.js")
@@ -183,7 +183,7 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
     size = report.peaks[name].size
     fullest = "fullest memory " if len(result.machine.memories) > 1 else "peak of "
     limit = _limit(size, memory.capacity, result)
-    yield f"{fullest}{shown_name(name)} {format_size(size, units)}{limit}{_when(head, head['fullest'], result)}"
+    yield f"{fullest}{shown_name(name)} {format_budget(size, units)}{limit}{_when(head, head['fullest'], result)}"
     yield f"{len(result.steps):,} steps"
     yield f"verified by remat {__version__}"
 
@@ -331,7 +331,7 @@ def _memory_legend(
 
 def _in_words(head: Mapping[str, Any], result: Result) -> str:
     peaks = (
-        f"{memory['name']} peaks at {format_size(memory['peak'], result.units)} ({memory['cause']})"
+        f"{memory['name']} peaks at {format_budget(memory['peak'], result.units)} ({memory['cause']})"
         for memory in head["memories"]
         if memory["peak"]
     )
@@ -359,7 +359,7 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
             f"{labels[Kind(int(kind))]} {size} ({100 * share / peak:.0f} %)"
             for size, (kind, share) in zip(shown, memory["at_peak"].items(), strict=True)
         )
-        size = f"{format_size(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
+        size = f"{format_budget(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
         title = f"{memory['name']}: {size}{_when(head, head['memories'].index(memory), result)}"
         yield f'<p><b>{escape(title)}</b></p><div class="parts">{parts}</div><p class="soft">{escape(words)}</p>'
 
@@ -368,7 +368,7 @@ def _limit(size: int, capacity: int | None, result: Result) -> str:
     if capacity is None:
         return ""
     share = 1000 * size // max(capacity, 1) / 10  # rounded down, so that 100 % means everything
-    return f" of {format_size(capacity, result.units)} ({share:.1f} %)"
+    return f" of {format_budget(capacity, result.units)} ({share:.1f} %)"
 
 
 def _help() -> str:

@@ -257,7 +257,7 @@ Object.assign(Page.prototype, {
     pen.globalAlpha = 1;
     const above = ((boxes.size / memory.peak - 1) * 100).toFixed(2);
     const share = boxes.size > memory.peak ? memory.peak ? `, ${above} % above the peak` : "" : ", no more than the peak";
-    this.label(pen, `arena ${this.size(boxes.size)}${share}`, LEFT + 4, top + 7, "left", "ink");
+    this.label(pen, `arena ${this.budget(boxes.size)}${share}`, LEFT + 4, top + 7, "left", "ink");
     this.label(pen, "addresses", LEFT - 6, top + 7, "right", "ink");
   },
 

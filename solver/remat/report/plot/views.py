@@ -25,7 +25,7 @@ from remat.report.views.slices import coverage, slice_maxima
 from remat.report.views.stages import Fate, Stages, stages_of
 from remat.report.views.task_index_ranges import ChainLayout, TreeLayout
 from remat.solving.result import Result
-from remat.units import format_size, size_scale
+from remat.units import format_budget, format_size, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -480,7 +480,7 @@ def _addresses(result: Result) -> Figure:
     notes = [f"{sum(len(found.kind) for found in shown):,} residencies"]
     for found in shown:
         name = result.machine.memories[found.arena.memory].name
-        size, peak = (format_size(size, result.units) for size in (found.arena.size, result.report.peaks[name].size))
+        size, peak = (format_budget(size, result.units) for size in (found.arena.size, result.report.peaks[name].size))
         notes.append(f"arena of {shown_name(name)} {size}, peak {peak}")
     add_legend(figure, legend, notes, total)
     return figure

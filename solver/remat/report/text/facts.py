@@ -14,7 +14,7 @@ from remat.report.views.traffic import traffic_by_term
 from remat.solving.facts import Facts
 from remat.solving.overlap_bound import Hiding
 from remat.solving.reference_words import reference_words
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, format_budget, format_size, format_time
 
 MOST_LINKS = 8
 """Number of links that are listed individually."""
@@ -64,7 +64,8 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
     if facts.no_recompute_peak is not None:
         step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
-        yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
+        peak = format_budget(facts.no_recompute_peak, units, both=True)
+        yield "", f"peak {peak} in {shown_name(facts.working_memory)}, set by {step}"
     if facts.reference_time != facts.no_recompute_time and facts.kind != "pipeline":
         yield "", f"overheads are over {reference_words(facts)}"
     if facts.terms:
@@ -87,7 +88,7 @@ def _need_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         cause = "the initial or final contents"
         if need.task is not None:
             cause = f"task {shown_in_module(need.task, need.module)}"
-        least = format_size(need.size, facts.units, both=True)
+        least = format_budget(need.size, facts.units, both=True, enough=False)
         yield "memory bound" if k == 0 else "", f"{name}: at least {least}, needed by {cause}"
 
 
@@ -135,7 +136,7 @@ def _verdict(facts: Facts) -> str:
 
 def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
     for k, memory in enumerate(machine.memories):
-        limit = "unbounded" if memory.capacity is None else format_size(memory.capacity, units, both=True)
+        limit = "unbounded" if memory.capacity is None else format_budget(memory.capacity, units, both=True)
         if memory.static:
             limit += f", {format_size(memory.static, units, both=True)} of it taken throughout"
         yield "memories" if k == 0 else "", f"{shown_name(memory.name)}: {limit}"
@@ -167,7 +168,8 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
         if movable == 0:
             about = "no bytes, because the processor waits during transfers"
         yield "links can hide" if k == 0 else "", f"{shown_name(name)}: {about}"
-    at = f"at the {'lower bound' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
+    limit = format_budget(hiding.budget, units, both=True, enough=not hiding.least)
+    at = f"at the {'lower bound' if hiding.least else 'budget'} of {limit}"
     if not hiding.away:
         yield "offloading", f"{at} all values fit without it"
         return

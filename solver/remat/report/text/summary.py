@@ -31,7 +31,7 @@ from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, format_budget, format_size, format_time
 from remat.verifier import Report, Steady
 
 IN_ORDER = "reference order"
@@ -250,7 +250,7 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
     def shown(value: int) -> str:
         if answer.quantity == "batch":
             return f"a batch of {value:,}"
-        size = format_size(value, result.units, both=True)
+        size = format_budget(value, result.units, both=True)
         exact = size.replace(",", "") == str(value)
         return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, budget {answer.ask}"
 
@@ -262,7 +262,8 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
         if answer.scope != ALL_SCHEDULES and answer.quantity == "budget":
             proof += "; others may need less"
     elif answer.bound is not None:
-        bound = f"{answer.bound:,}" if answer.quantity == "batch" else format_size(answer.bound, result.units)
+        batch = answer.quantity == "batch"
+        bound = f"{answer.bound:,}" if batch else format_budget(answer.bound, result.units, enough=False)
         proof = f"; {limit} {bound}, proved for {answer.scope}"
     yield "answer", shown(answer.value) + states + proof
 
@@ -280,16 +281,16 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     used = [memory for memory in result.machine.memories if report.peaks[memory.name].size]
     for label, memory in _labelled("peak memory", used or result.machine.memories[:1]):
         size = report.peaks[memory.name].size
-        limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
+        limit = "" if memory.capacity is None else f" of {format_budget(memory.capacity, units, both=True)}"
         limit += per_rank
         assert result.columns is not None
         step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
         cause = _cause(size, step)
-        yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
+        yield label, f"{shown_name(memory.name)}: {format_budget(size, units, both=True)}{limit}{cause}"
     for label, (name, arena) in _labelled("arena", report.arenas.items()):
         size = report.peaks[name].size
         above = f", {percent(arena / size - 1)} above the peak" if arena > size > 0 else ""
-        yield label, f"{shown_name(name)}: {format_size(arena, units, both=True)}{above}"
+        yield label, f"{shown_name(name)}: {format_budget(arena, units, both=True)}{above}"
 
 
 def energy_lines(report: Report) -> Iterator[tuple[str, str]]:
@@ -373,7 +374,7 @@ def _of_samples(report: Report, steady: Steady, units: Units) -> Iterator[tuple[
 
 def _of_each_period(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     for label, (name, size) in _labelled("each period", steady.peaks.items()):
-        yield label, f"{shown_name(name)}: holds {format_size(size, units, both=True)} at most"
+        yield label, f"{shown_name(name)}: holds {format_budget(size, units, both=True)} at most"
 
 
 def _joined(counts: Sequence[int]) -> str:
@@ -393,7 +394,7 @@ def _bubbles(bubble: Mapping[str, float]) -> str:
 def _without_schedule(result: Result, option: str) -> Iterator[tuple[str, str]]:
     units = result.units
     for label, (name, size) in _labelled("capacity", _capacities(result)):
-        yield label, f"{name}: {format_size(size, units, both=True)}"
+        yield label, f"{name}: {format_budget(size, units, both=True)}"
     yield from least_budget_lines(result)
     yield from shortfall_lines(result, option=option)
 
@@ -418,7 +419,7 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
     name = result.machine.memories[least.memory].name
     of_pipeline = result.instance is not None and result.instance.budgets_are_for_all
     where = "every device" if of_pipeline and least.sufficient else shown_name(name)
-    size = format_size(least.size, units, both=True)
+    size = format_budget(least.size, units, both=True, enough=least.sufficient)
     # The status names its scope already.
     named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
     # A portfolio's minimum budget may come from any algorithm, so none is named.
@@ -590,7 +591,8 @@ def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[t
     """Yield a line for the peak of each memory in use, with the readable name of the step that sets it."""
     used = [item for item in report.peaks.items() if item[1].size]
     for label, (name, peak) in _labelled("peak memory", used or [*report.peaks.items()][:1]):
-        yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
+        size = format_budget(peak.size, units, both=True)
+        yield label, f"{shown_name(name)}: {size}{_cause(peak.size, causes[name])}"
 
 
 def _cause(size: int, step: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from remat.report.text.readable_names import shown_step, sizes_as_limits
 from remat.report.text.run_times import recompute_lines
 from remat.report.text.summary import peaks, table, times, transfer_waits, waited_text
-from remat.units import Units, format_size
+from remat.units import Units, format_budget, format_size
 from remat.verifier import Report
 
 MOST_LINKS = 8
@@ -38,7 +38,7 @@ def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
     yield from recompute_lines(report, units)
     yield from peaks(report, units, {name: _cause(report, peak.step) for name, peak in report.peaks.items()})
     for k, (name, size) in enumerate(report.arenas.items()):
-        yield "arena" if k == 0 else "", f"{name}: {format_size(size, units, both=True)}"
+        yield "arena" if k == 0 else "", f"{name}: {format_budget(size, units, both=True)}"
     moved = [item for item in report.transferred.items() if item[1]]
     for k, (link, size) in enumerate(moved):
         yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"

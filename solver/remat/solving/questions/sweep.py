@@ -24,7 +24,7 @@ from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.portfolio_curve import PortfolioCurve
 from remat.solving.questions.prober import Effort, Prober
 from remat.solving.relative_budget import Wholes
-from remat.units import format_size
+from remat.units import format_budget
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
@@ -252,7 +252,7 @@ class _Sweeping:
     def _told(self, answer: Answered) -> None:
         """Report an answer as progress."""
         count, units = len(self.prober.pool.answers), answer.problem.units
-        shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
+        shown = "no budget" if answer.budget is None else format_budget(answer.budget, units, enough=answer.solved)
         message = f"{self.effort.name} at {shown}, {count} answers"
         self.effort.tell(answer.result.makespan, answer.result.lower_bound, message)
 

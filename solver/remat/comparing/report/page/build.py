@@ -31,7 +31,7 @@ from remat.comparing.report.verdict import about_algorithms, table_legend, verdi
 from remat.messages import printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
-from remat.units import Number, format_size, format_time
+from remat.units import Number, format_budget, format_time
 from remat.version import __version__
 
 MOST_CHARTS = 60
@@ -343,7 +343,7 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
         return ""
     units = units_of(cells[0])
     spread = budgets[:: max(1, len(budgets) // 4)]
-    ticks = [(float(budget), format_size(budget, units)) for budget in spread]
+    ticks = [(float(budget), format_budget(budget, units)) for budget in spread]
     series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
     shown = order
     if len(order) > COLOURS:  # too many for globally fixed colours: each picture has its own
