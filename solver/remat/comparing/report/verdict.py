@@ -85,10 +85,15 @@ def _listed(parts: list[str]) -> str:
 def about_algorithms(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each algorithm, in the order of the tables, with what it is."""
     known = {algorithm.name: algorithm for algorithm in (AUTO, *registry.algorithms())}
+    jobs = {cell.job.algorithm: cell.job for cell in comparison}
     for standing in comparison.standings():
-        algorithm = known.get(standing.algorithm)
-        if algorithm is not None and algorithm.summary:
-            yield standing.algorithm, algorithm.summary
+        job = jobs[standing.algorithm]
+        algorithm = known.get(job.solver)
+        summary = "" if algorithm is None else algorithm.summary
+        options = ", ".join(f"{name}={value}" for name, value in job.options.items())
+        asked = " with ".join(filter(None, (job.registered, options)))
+        if summary or asked:
+            yield standing.algorithm, ": ".join(filter(None, (asked, summary)))
 
 
 def table_legend(comparison: Comparison, ratio: str) -> list[str]:

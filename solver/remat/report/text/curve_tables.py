@@ -103,7 +103,8 @@ def proof_of_minimum(scope: str | None) -> str:
 
 def remark(curve: Curve, units: Units, option: str = OPTION) -> str:
     """Describe the curve's end and its knee in one line."""
-    parts = []
+    options = ", ".join(f"{name}={value}" for name, value in curve.options.items())
+    parts = [" with ".join(filter(None, (curve.registered, options)))] if curve.registered else []
     least = curve.least
     if least is None:
         parts.append("no schedule was found")
