@@ -15,7 +15,7 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
-from remat.messages import brief
+from remat.messages import brief, counted
 
 if TYPE_CHECKING:
     from remat.comparing.comparison import Comparison
@@ -148,7 +148,7 @@ def command(session: Session, /, **given: Any) -> int:
     if comparison.interrupted:
         if not session.quiet:
             resume = "" if asked.output is None else "; the same command resumes from here"
-            click.echo(f"interrupted after {len(comparison):,} cells{resume}", err=True)
+            click.echo(f"interrupted after {counted(len(comparison), 'cell')}{resume}", err=True)
         return ExitCode.OK if len(comparison) else ExitCode.INTERRUPTED
     return ExitCode.OK
 
@@ -283,7 +283,7 @@ def announcement(tally: Tally) -> str:
     advice = ""
     if most >= LONG:
         advice = "; fewer --algorithms or a lower --time-limit shorten the run; with -o it resumes after Ctrl-C"
-    return f"{tally.total:,} cells to solve{known}; at most {long} at the time limit{advice}"
+    return f"{counted(tally.total, 'cell')} to solve{known}; at most {long} at the time limit{advice}"
 
 
 def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given) -> None:

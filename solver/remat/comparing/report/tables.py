@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorithm, geometric_mean
 from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
 from remat.units import Units, format_budget, format_percent, format_time, size_to_paste
@@ -85,12 +85,11 @@ def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
     """Describe the cells on which algorithms are ranked."""
     where = f"{ranking.family}: " if ranking.family else ""
     if not ranking.common:
-        return f"{where}no cell was solved by all {len(ranking.ranks)} algorithms; ranked by solved cells"
-    cells = "cell" if ranking.common == 1 else "cells"
+        return f"{where}no cell was solved by all {counted(len(ranking.ranks), 'algorithm')}; ranked by solved cells"
     over = f"{comparison.baseline}'s" if comparison.baseline else "the best"
     count = len(ranking.ranks)
     every = {1: ranking.ranks[0].algorithm, 2: "both algorithms"}.get(count, f"all {count} algorithms")
-    return f"{where}mean makespan over {over} on the {ranking.common:,} {cells} that {every} solved"
+    return f"{where}mean makespan over {over} on the {counted(ranking.common, 'cell')} that {every} solved"
 
 
 def ranking_rows(ranking: Ranking) -> list[list[str]]:
@@ -293,7 +292,7 @@ def refusals(comparison: Comparison, most: int = 10) -> list[str]:
         (cell.job.algorithm, cell.answer.detail) for cell in comparison if cell.answer.outcome is Outcome.REFUSED
     )
     lines = [
-        f"{printable(name)}: {printable(detail[:200]) or 'no reason given'} ({count:,} cell{'s' if count > 1 else ''})"
+        f"{printable(name)}: {printable(detail[:200]) or 'no reason given'} ({counted(count, 'cell')})"
         for (name, detail), count in counts.most_common(most)
     ]
     return [*lines, f"and {len(counts) - most} more"] if len(counts) > most else lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat.comparing.comparison import Comparison, Ranking, Standing
+from remat.messages import counted
 from remat.plugin import registry
 from remat.solving.auto import AUTO
 from remat.units import format_percent, format_time
@@ -47,10 +48,11 @@ def _best(ranking: Ranking, comparison: Comparison) -> str:
     first = ranking.ranks[0]
     if len(ranking.ranks) == 1:
         proved = sum(one.proved for one in _standings(comparison, ranking) if one.algorithm == first.algorithm)
-        return f"{where}{first.algorithm} solved {first.solved:,} of {first.cells:,} cells, {proved:,} proved optimal."
+        cells = counted(first.cells, "cell")
+        return f"{where}{first.algorithm} solved {first.solved:,} of {cells}, {proved:,} proved optimal."
     if not ranking.common or first.ratio is None:
         most = max(ranking.ranks, key=lambda rank: rank.solved)
-        told = f"no instance was solved by all {len(ranking.ranks)} algorithms at the same budget"
+        told = f"no instance was solved by all {counted(len(ranking.ranks), 'algorithm')} at the same budget"
         return f"{_begun(where, told)}; {most.algorithm} solved most cells, {most.solved:,} of {most.cells:,}."
     equal = [rank for rank in ranking.ranks if rank.ratio is not None and rank.ratio <= first.ratio * (1 + EQUAL)]
     others = [rank for rank in ranking.ranks if rank not in equal]

@@ -12,7 +12,7 @@ from typing import Any
 
 from remat.documents import write_text
 from remat.errors import OptionError
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.plugin.proposal import Status
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
@@ -184,7 +184,7 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
     fullest = "fullest memory " if len(result.machine.memories) > 1 else "peak of "
     limit = _limit(size, memory.capacity, result)
     yield f"{fullest}{shown_name(name)} {format_budget(size, units)}{limit}{_when(head, head['fullest'], result)}"
-    yield f"{len(result.steps):,} steps"
+    yield counted(len(result.steps), "step")
     yield f"verified by remat {__version__}"
 
 
@@ -223,7 +223,7 @@ def _of_devices(result: Result) -> list[str]:
         again = len({row.micro_batch for row in own})
         time = f" ({format_time(sum(row.recompute_time for row in own), result.units)})" if own else ""
         idle = format_percent(float(report.idle.get(name, 0)) / (float(report.makespan) or 1.0))
-        work = f"recomputes for {again} of {batches} micro-batches{time}, " if any_again else ""
+        work = f"recomputes for {again} of {counted(batches, 'micro-batch')}{time}, " if any_again else ""
         told.append(f"{shown_name(name)}: {work}idle {idle}")
     return told
 
@@ -347,7 +347,7 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
     used = [memory for memory in head["memories"] if memory["peak"]]
     used.sort(key=lambda memory: -memory["peak"] / (memory["capacity"] or math.inf))
     if len(used) > MOST_PEAKS:
-        yield f'<p class="soft">The {MOST_PEAKS} fullest of {len(used)} memories.</p>'
+        yield f'<p class="soft">The {MOST_PEAKS} fullest of {counted(len(used), "memory")}.</p>'
     for memory in used[:MOST_PEAKS]:
         peak = memory["peak"]
         parts = "".join(

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.residents import fullest_memory
@@ -244,7 +244,7 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     parts.append(str(result.status))
     if result.lower_bound and result.gap:
         parts.append(f"gap to the lower bound {format_percent(result.gap)}")
-    parts.append(f"{len(result.steps):,} steps")
+    parts.append(counted(len(result.steps), "step"))
     if about:
         parts.append(about)
     figure.text(LEFT, (under + 0.42) / height, "  ·  ".join(parts), **soft)

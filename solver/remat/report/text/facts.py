@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
+from remat.messages import counted
 from remat.report.text.readable_names import shown_in_module, shown_name
 from remat.report.text.summary import table
 from remat.report.views.composition import composition_of
@@ -19,7 +20,7 @@ from remat.units import Number, Units, format_budget, format_size, format_time
 MOST_LINKS = 8
 """Number of links that are listed individually."""
 
-LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers", "join": "stages"}
+LENGTH_OF_KIND = {"chain": "stage", "adjoint": "step", "tree": "node", "pipeline": "layer", "join": "stage"}
 
 
 def facts_table(facts: Facts) -> str:
@@ -34,11 +35,11 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     def size(figure: int) -> str:
         return format_size(figure, units, both=True)
 
-    extent = "" if facts.length is None else f", {facts.length:,} {LENGTH_OF_KIND[facts.kind]}"
+    extent = "" if facts.length is None else f", {counted(facts.length, LENGTH_OF_KIND[facts.kind])}"
     if facts.variants:
-        extent += f", {facts.variants:,} variants"
+        extent += f", {counted(facts.variants, 'variant')}"
     yield "instance", f"{shown_name(facts.name) or '(unnamed)'} ({facts.kind}{extent})"
-    yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
+    yield "task graph", f"{counted(facts.tasks, 'task')}, {counted(facts.values, 'value')}"
     yield "all values", f"{size(facts.total_size)}, each once"
     if facts.largest_value is not None:
         name = shown_in_module(facts.largest_value.name, facts.largest_value.module)
@@ -46,19 +47,19 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     longest = facts.longest_task
     yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
     if facts.by_type:
-        yield "times by type", f"{facts.by_type:,} of {facts.tasks:,} tasks"
+        yield "times by type", f"{facts.by_type:,} of {counted(facts.tasks, 'task')}"
     if facts.tied:
-        yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
+        yield "tied", f"{facts.tied:,} of {counted(facts.tasks, 'task')}, to some of the processors"
     if facts.divisions:
         yield "left open", f"{facts.divisions}; figures are of the one listed"
     if facts.placeable:
         yield (
             "to be placed",
-            f"{facts.placeable:,} of {facts.values:,} values: inputs whose memory the schedule chooses",
+            f"{facts.placeable:,} of {counted(facts.values, 'value')}: inputs whose memory the schedule chooses",
         )
     if facts.collectives:
         where = "all ranks together" if facts.ranks > 1 else "each in several memories at once"
-        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, {where}"
+        yield "collectives", f"{facts.collectives:,} of {counted(facts.tasks, 'task')}, {where}"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from remat.graph.taskgraph import GATHERED, BoolArray, IntArray
 from remat.instance.kinds import is_pipeline
+from remat.messages import counted
 from remat.report.text.overheads import percent
 from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
@@ -119,7 +120,7 @@ def _share_of_runs(report: Report, time: Number) -> str:
     if not whole:
         return ""
     names = [shown_name(machine.processors[index].name) for index in np.flatnonzero(recomputing).tolist()]
-    listed = enumerated(names) if len(names) <= MOST_NAMED else f"the {len(names):,} processors that recompute"
+    listed = enumerated(names) if len(names) <= MOST_NAMED else f"the {counted(len(names), 'processor')} that recompute"
     return f", {percent(time / whole, signed=False)} of the run time of {listed}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.plugin.problem import device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.plugin.registry import algorithms
@@ -254,7 +254,7 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
         exact = size.replace(",", "") == str(value)
         return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, budget {answer.ask}"
 
-    states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
+    states = "" if answer.slots is None else f" ({counted(answer.slots, 'slot')})"
     which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
     proof = ""
     if answer.proved:
@@ -308,7 +308,7 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     together = result.orders is not None and result.orders.largest_group > 1
     if report.makespan and not together:  # the run time of a group is that of its first device
         share = (report.run_time - (report.recompute_time or 0)) / report.makespan
-        yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
+        yield "speed-up", f"{share:.3g} on {counted(len(report.spans), 'device')}"
     if result.orders is not None:
         yield "stages", arrangement(result.orders.stages)
     if result.idle_share is not None:
@@ -328,8 +328,8 @@ def arrangement(stages: Sequence[Stage]) -> str:
     if times % 2 == 0 and row == (devices + devices[::-1]) * (times // 2):
         return f"{times} on each device, in {'a V' if times == 2 else f'{times // 2} Vs'}"
     if len({stage.layers for stage in stages}) < len(stages):
-        return f"{len(row)} with copies of layers, on {len(devices)} devices"
-    return f"{len(row)} on {len(devices)} devices"
+        return f"{len(row)} with copies of layers, on {counted(len(devices), 'device')}"
+    return f"{len(row)} on {counted(len(devices), 'device')}"
 
 
 def times(report: Report, units: Units) -> Iterator[tuple[str, str]]:

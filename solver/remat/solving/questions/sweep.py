@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError, checked_call
 from remat.instance import digest, load
-from remat.messages import unknown_memory
+from remat.messages import counted, unknown_memory
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
 from remat.plugin.labels import read_label
@@ -265,7 +265,7 @@ class _Sweeping:
         """Report an answer as progress."""
         count, units = len(self.prober.pool.answers), answer.problem.units
         shown = "no budget" if answer.budget is None else format_budget(answer.budget, units, enough=answer.solved)
-        message = f"{self.effort.name} at {shown}, {count} answers"
+        message = f"{self.effort.name} at {shown}, {counted(count, 'answer')}"
         self.effort.tell(answer.result.makespan, answer.result.lower_bound, message)
 
     def _fill(self) -> None:

@@ -28,7 +28,7 @@ from remat.comparing.report.tables import (
     with_spread,
 )
 from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
-from remat.messages import printable
+from remat.messages import counted, noun_of, printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
 from remat.units import Number, format_budget, format_time
@@ -181,9 +181,9 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
     instances = {cell.job.instance for cell in comparison if cell.job.algorithm}
     failed = sum(standing.failed for standing in standings) + sum(not cell.job.algorithm for cell in comparison)
     shown = [
-        ("instances", len(instances)),
-        ("algorithms", len(standings)),
-        ("cells", len(comparison)),
+        (noun_of(len(instances), "instance"), len(instances)),
+        (noun_of(len(standings), "algorithm"), len(standings)),
+        (noun_of(len(comparison), "cell"), len(comparison)),
         ("solved", sum(standing.solved for standing in standings)),
         ("proved optimal", sum(standing.proved for standing in standings)),
         ("infeasible", sum(standing.infeasible for standing in standings)),
@@ -215,7 +215,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
     identity = f' id="{name}"' if name else ""
     framed, note = " whole", ""
     if len(rows) > MOST_WHOLE:
-        framed, note = "", f'<p class="soft">{len(rows):,} rows: scroll in the table.</p>'
+        framed, note = "", f'<p class="soft">{counted(len(rows), "row")}: scroll in the table.</p>'
     return (
         f'{note}<div class="scroll{framed}"><table class="sortable"{identity}><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
@@ -325,7 +325,11 @@ def _curves(comparison: Comparison, order: Sequence[str]) -> str:
     drawn = [chart for name, cells in by_instance.items() if (chart := _curve(name, cells, order))]
     if not drawn:
         return ""
-    more = f'<p class="soft">and {len(drawn) - MOST_CHARTS} instances more</p>' if len(drawn) > MOST_CHARTS else ""
+    more = (
+        f'<p class="soft">and {counted(len(drawn) - MOST_CHARTS, "instance")} more</p>'
+        if len(drawn) > MOST_CHARTS
+        else ""
+    )
     return f'<h2 id="curves">Overhead over budget</h2><div class="charts">{"".join(drawn[:MOST_CHARTS])}</div>{more}'
 
 

@@ -11,6 +11,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import budget_text, units_of
+from remat.messages import counted
 from remat.report.text.readable_names import shown_name
 from remat.report.views.kinds import TRAINING, Kind, kind_label
 from remat.report.views.minimap import (
@@ -292,7 +293,7 @@ def _bars(view: Bars, units: Units) -> str:
     totals = [f"{fate.label} {format_size(size, units)}" for fate, size in zip(Fate, view.totals, strict=False) if size]
     parts.append(_text(LEFT, 9, ", ".join(totals), style="strong"))
     parts.append(_margin(20, format_size(view.top, units)))
-    parts.append(_margin(foot - low + 8, f"{most} run{'s' if most > 1 else ''}"))
+    parts.append(_margin(foot - low + 8, counted(most, "run")))
     each = f", {view.group} in a bar" if view.group > 1 else ""
     parts += [_text(LEFT, foot + 13, "input"), _text(WIDTH - RIGHT, foot + 13, f"stage {view.stages:,}{each}", "end")]
     return _svg(foot + 18, parts, "stages: what is kept, checkpointed, recomputed, offloaded")
