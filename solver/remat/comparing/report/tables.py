@@ -88,7 +88,9 @@ def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
         return f"{where}no cell was solved by all {counted(len(ranking.ranks), 'algorithm')}; ranked by solved cells"
     over = f"{comparison.baseline}'s" if comparison.baseline else "the best"
     count = len(ranking.ranks)
-    every = {1: ranking.ranks[0].algorithm, 2: "both algorithms"}.get(count, f"all {count} algorithms")
+    every = ranking.ranks[0].algorithm if count == 1 else "both algorithms" if count == 2 else f"all {count} algorithms"
+    if count > 1 and comparison.without_schedule():
+        every += " with a schedule"
     return f"{where}mean makespan over {over} on the {counted(ranking.common, 'cell')} that {every} solved"
 
 

@@ -39,7 +39,9 @@ def verdict(comparison: Comparison) -> str:
     best = " ".join(_best(ranking, comparison) for ranking in rankings[:MOST_OTHERS])
     standings = [standing for standing in comparison.standings() if standing.cases > standing.refused]
     times = _listed([f"{one.algorithm} {format_time(one.seconds)}" for one in standings])
-    return f"{best} Planning took in all: {times}."
+    left = comparison.without_schedule()
+    none = f" {_listed(left)} solved no cell." if left else ""
+    return f"{best}{none} Planning took in all: {times}."
 
 
 def _best(ranking: Ranking, comparison: Comparison) -> str:
@@ -58,7 +60,9 @@ def _best(ranking: Ranking, comparison: Comparison) -> str:
     others = [rank for rank in ranking.ranks if rank not in equal]
     whom = " and ".join(filter(None, (", ".join(rank.algorithm for rank in equal[:-1]), equal[-1].algorithm)))
     where_all = f"the {ranking.common:,} instances and budgets" if ranking.common > 1 else "the one instance and budget"
-    head = f"{where}{whom} {'is' if len(equal) == 1 else 'are equally'} the fastest on {where_all} that all solved"
+    both = "both" if len(ranking.ranks) == 2 else f"all {len(ranking.ranks)}"
+    every = both if comparison.without_schedule() else "all"
+    head = f"{where}{whom} {'is' if len(equal) == 1 else 'are equally'} the fastest on {where_all} that {every} solved"
     head = head.replace("equally the fastest", "equally fast")
     slower = [
         f"{rank.algorithm} needs {format_percent(rank.ratio / first.ratio - 1)} more time"
@@ -93,9 +97,9 @@ def about_algorithms(comparison: Comparison) -> Iterator[tuple[str, str]]:
         algorithm = known.get(job.solver)
         summary = "" if algorithm is None else algorithm.summary
         options = ", ".join(f"{name}={value}" for name, value in job.options.items())
-        asked = " with ".join(filter(None, (job.registered, options)))
-        if summary or asked:
-            yield standing.algorithm, ": ".join(filter(None, (asked, summary)))
+        asked = f"{job.registered}{f' with {options}' if options else ''}".strip()
+        if summary:
+            yield standing.algorithm, f"{asked}: {summary}" if asked else summary
 
 
 def table_legend(comparison: Comparison, ratio: str) -> list[str]:

@@ -73,6 +73,26 @@ class Checker(HTMLParser):
         assert self.open.pop() == tag
 
 
+def tooltips(text):
+    """Return the headings of all tables with their tooltips."""
+    heads = re.findall(r'<th scope="col"([^>]*)><button type="button">([^<]*)', text)
+    return {heading: match[1] for about, heading in heads if (match := re.search('title="([^"]*)"', about))}
+
+
+@pytest.mark.parametrize("baseline", ["", "rotor"])
+def test_every_ratio_says_of_what_to_what(baseline):
+    found = tooltips(page(replace(example(), baseline=baseline)))
+    ratios = [heading for heading in found if heading.startswith("ratio ")]
+    assert len(ratios) == 4
+    for heading in ratios:
+        assert found[heading].startswith("The algorithm&#x27;s makespan / "), heading
+        assert "geometric mean over the cells" in found[heading]
+    over = "that of rotor" if baseline else "the best makespan of the row"
+    assert found["periodic"] == f"Makespan of periodic / {over}"
+    heads = re.findall('<button type="button">(ratio [^<]*)', page(replace(example(), baseline=baseline)))
+    assert set(heads) == set(ratios)
+
+
 def test_is_well_formed_and_needs_nothing():
     text = page(example())
     checker = Checker()

@@ -39,15 +39,35 @@ MOST_CHARTS = 60
 
 WORDS = {
     "proved": "optimal",
-    "ratio to bound": "gap",
-    "over bound": "gap",
-    "ratio to floor": "floor",
     "best bound": "lower bound",
 }
 """Headings that the glossary explains under another word."""
 
 EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", *WORDS})
-"""Headings that need no explanation."""
+"""Headings that the glossary explains."""
+
+OVER_BEST = "The algorithm's makespan / the best makespan of any algorithm for the same instance and budget"
+MEAN = "geometric mean over the cells that the algorithm solved"
+
+MEANINGS = {
+    "ratio on common cells": f"{OVER_BEST}; geometric mean over the cells that all ranked algorithms solved. "
+    "1.0000: always the best.",
+    "ratio to best": f"{OVER_BEST}; {MEAN}. 1.0000: always the best.",
+    "ratio to floor": "The algorithm's makespan / the floor, a lower bound that remat computes and that is the same in "
+    f"every comparison; {MEAN}.",
+    "ratio to bound": "The algorithm's makespan / the best lower bound that any algorithm proved for the same instance "
+    f"and budget; {MEAN}. 1.0000: proved optimal.",
+    "gap to bound": "The share of the best makespan above the best lower bound: (makespan - bound) / makespan. "
+    "0 %: proved optimal.",
+    "best": "In the table of algorithms: cells in which no other algorithm is better. In the grid: the best makespan.",
+    "best of common": "Cells that all ranked algorithms solved and in which no other one is better.",
+    "solved": "Cells with a schedule that the verifier accepts.",
+    "refused": "Cells that the algorithm rejects, because of the instance or an option.",
+    "failed": "Cells that ran into a limit or an error.",
+    "planning time": "Time to find the schedule, including placement and verification: not the time that it takes.",
+    "planning time, sum": "Time to find the schedules of all cells of the algorithm: not the time that they take.",
+}
+"""Meanings of headings that are words of comparisons only."""
 
 LONGEST_REMARK = 180
 """Maximum letters of a remark on the page; the tables contain all of it."""
@@ -196,10 +216,16 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
     return f'<div class="figures">{"".join(boxes)}</div>'
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str = "") -> str:
+def _table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Entry]],
+    name: str = "",
+    meanings: Mapping[str, str] | None = None,
+) -> str:
+    """Return a table whose headings sort it; `meanings` explains headings of this table alone."""
     heads = "".join(
-        f'<th scope="col"{" class=text" if text else ""}{_explained(title)}><button type="button">{escape(title)}'
-        "</button></th>"
+        f'<th scope="col"{" class=text" if text else ""}{_explained(title, meanings or {})}>'
+        f'<button type="button">{escape(title)}</button></th>'
         for title, text in columns
     )
     lines = []
@@ -222,10 +248,11 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
     )
 
 
-def _explained(title: str) -> str:
+def _explained(title: str, meanings: Mapping[str, str]) -> str:
     """Return the attribute that explains a heading in a tooltip."""
     term = find_term(WORDS.get(title, title)) if title in EXPLAINED else None
-    return "" if term is None else f' title="{escape(term.meaning)}"'
+    meaning = meanings.get(title) or MEANINGS.get(title) or (term.meaning if term is not None else "")
+    return f' title="{escape(meaning)}"' if meaning else ""
 
 
 def _standings(comparison: Comparison, standings: Sequence[Standing], *, by_family: bool) -> str:
@@ -243,7 +270,15 @@ def _standings(comparison: Comparison, standings: Sequence[Standing], *, by_fami
         row += [_ratio(s.ratio_to_floor, plain=True), _ratio(s.ratio_to_bound, plain=True)]
         row += [(format_time(s.seconds), s.seconds, "")]
         rows.append(row)
-    return _table(columns, rows)
+    return _table(columns, rows, meanings=_baseline_meaning(comparison))
+
+
+def _baseline_meaning(comparison: Comparison) -> dict[str, str]:
+    """Explain the heading of the ratio to a baseline."""
+    if not comparison.baseline:
+        return {}
+    over = f"The algorithm's makespan / that of {comparison.baseline} for the same instance and budget"
+    return {f"ratio to {comparison.baseline}": f"{over}; {MEAN}. Below 1: faster than {comparison.baseline}."}
 
 
 def _families(comparison: Comparison) -> str:
@@ -370,7 +405,8 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
         line: list[Entry] = [(instance, instance, ""), (budget_text(first), first.job.capacity, ""), (shown, best, "")]
         by_name = by_algorithm(cells)
         lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
-    return _table(columns, lines)
+    over = f"that of {comparison.baseline}" if comparison.baseline else "the best makespan of the row"
+    return _table(columns, lines, meanings={name: f"Makespan of {name} / {over}" for name in order})
 
 
 def _grid_entry(comparison: Comparison, cells: Sequence[Cell]) -> Entry:
