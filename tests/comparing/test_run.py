@@ -16,6 +16,7 @@ from remat.comparing import run as comparing
 from remat.comparing import supervision
 from remat.comparing.cells import Outcome
 from remat.comparing.plan import Described, Request, Source, _hash, jobs_of
+from remat.plugin.registry import Algorithm
 from tests.cli.helpers import CHAIN
 
 TREE = {
@@ -308,12 +309,26 @@ def test_two_thousand_small_instances(tmp_path):
     assert {cell.answer.outcome for cell in found} == {Outcome.OPTIMAL}
 
 
+OBJECT = Algorithm(
+    name="mine",
+    solver="mine:solve",
+    kinds=("chain",),
+    summary="",
+    guarantee="heuristic",
+    complexity="",
+    reference="",
+)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"algorithms": "rotr"}, "algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
         ({"options": {"rotr": {}}}, "options: unknown algorithm 'rotr'"),
         ({"algorithms": ("rotor", "rough=rotr")}, "algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
+        ({"algorithms": (OBJECT,)}, "algorithms: 'mine' is not a name; a comparison runs algorithms by name"),
+        ({"algorithms": OBJECT}, "register yours with an entry point"),
+        ({"algorithms": "zzz"}, "unknown algorithm 'zzz'; `remat algorithms` lists those that are installed"),
         ({"algorithms": "rotor=rotor-float"}, "algorithms: 'rotor' is the name of an algorithm"),
         ({"algorithms": "all=rotor"}, "algorithms: 'all' is the name of an algorithm"),
         ({"algorithms": "a.b=rotor"}, "algorithms: 'a.b' cannot name an algorithm"),

@@ -20,8 +20,9 @@ from remat.comparing.supervision import Limits
 from remat.documents import write_text
 from remat.errors import OptionError, RematError, checked_call
 from remat.instance import MachineModel
-from remat.messages import nearest
+from remat.messages import brief, nearest
 from remat.plugin.labels import RESERVED, read_label
+from remat.plugin.registry import Algorithm
 from remat.solving.problem_setup import read_seconds, read_share
 from remat.solving.relative_budget import plain_budget, share_of
 from remat.units import parse_budget
@@ -176,7 +177,7 @@ def _request(
     limits: tuple[float | str, float | str | None, float | str | None],
     threads: int,
 ) -> Request:
-    names, labels = _labelled((algorithms,) if isinstance(algorithms, str) else algorithms)
+    names, labels = _labelled((algorithms,) if isinstance(algorithms, (str, Algorithm)) else algorithms)
     chosen = _checked(names, labels, options or {})
     _check_distinct(names, labels, chosen)
     for share in fractions:
@@ -217,7 +218,15 @@ def _readable(budget: object) -> int | str:
 def _labelled(given: Iterable[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the names of all columns, and the algorithm of each label."""
     names: dict[str, str] = {}
-    for asked in dict.fromkeys(given):
+    listed = list(given)
+    for asked in listed:
+        if not isinstance(asked, str):
+            raise OptionError(
+                f"{brief(getattr(asked, 'name', asked))} is not a name; a comparison runs algorithms by name, in other "
+                "processes: register yours with an entry point (docs/how-to/write-an-algorithm.md)",
+                argument="algorithms",
+            )
+    for asked in dict.fromkeys(listed):
         label, name = read_label(asked)
         if label in names:
             raise OptionError(f"{label!r} is given twice", argument="algorithms")
@@ -243,8 +252,8 @@ def _checked(
     for where, name, labelled in [*asked, *(("options", labels.get(name, name), True) for name in options)]:
         if name not in known and (labelled or name not in RESERVED):
             near = nearest(name, [*known, *labels])
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise OptionError(f"unknown algorithm {name!r}{hint}", argument=where)
+            hint = f"did you mean {near!r}?" if near else "`remat algorithms` lists those that are installed"
+            raise OptionError(f"unknown algorithm {name!r}; {hint}", argument=where)
     converted = {}
     for label, given in options.items():
         algorithm = known[labels.get(label, label)]

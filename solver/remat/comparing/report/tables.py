@@ -350,5 +350,7 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 def peak_text(cell: Cell) -> str:
     """Return a cell's peaks in readable form."""
-    units = units_of(cell)
-    return ", ".join(f"{name}: {format_budget(size, units)}" for name, size in cell.answer.peak_memory.items())
+    units, peaks = units_of(cell), cell.answer.peak_memory
+    if len(peaks) == 1:
+        return format_budget(next(iter(peaks.values())), units)
+    return ", ".join(f"{name}: {format_budget(size, units)}" for name, size in peaks.items())

@@ -15,6 +15,7 @@ from remat.comparing.comparison import Comparison
 from remat.comparing.report.page import page, schedules
 from remat.comparing.report.sentences import sentences
 from remat.report.views.minimap import miniature, pack
+from tests.browser import Browser, needs_browser
 from tests.report.results import offload_result
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint, spilled_tree
 
@@ -398,6 +399,25 @@ def test_the_page_works_in_a_browser(tmp_path):
     assert found["names"] == sorted(found["names"])
     assert found["shown"] == ["a/1rotor", "a/1rotor"]
     assert found["pictures"]
+
+
+@needs_browser
+def test_nothing_is_cut_on_narrow_screens(tmp_path):
+    """The page scrolls down only; wide tables scroll in their frames. On wide ones, remarks are within the screen."""
+    told = "algorithm auto tries others, which may find a schedule outside this class"
+    cells = [cell(f"chains/gpt2s_b8_s1024_{k}", "periodic", 6 << 30, 440 + k, detail=told) for k in range(3)]
+    cells += [cell(f"chains/gpt2s_b8_s1024_{k}", "rotor", 6 << 30, 420 + k) for k in range(3)]
+    units = [replace(one, job=replace(one.job, time_unit="ms", memory_unit="B", budget="80%")) for one in cells]
+    path = tmp_path / "report.html"
+    path.write_text(page(Comparison(tuple(units))), "utf-8")
+    with Browser(420, 800) as browser:
+        browser.open(path)
+        assert browser.run("document.documentElement.scrollWidth") == 420
+        browser.resize(1280, 800)
+        assert browser.run("document.documentElement.scrollWidth") == 1280
+        frame, table = "document.querySelector('#all-cells').parentElement", "document.querySelector('#all-cells')"
+        assert browser.run(f"{table}.offsetWidth <= {frame}.clientWidth")
+        assert browser.errors == []
 
 
 def test_ratios_spread_over_seeds():

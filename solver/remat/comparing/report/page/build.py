@@ -27,7 +27,7 @@ from remat.comparing.report.tables import (
     units_of,
     with_spread,
 )
-from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
+from remat.comparing.report.verdict import CELL, about_algorithms, table_legend, verdict
 from remat.messages import counted, noun_of, printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
@@ -200,7 +200,7 @@ def _entries(entries: Sequence[tuple[str, str]]) -> str:
 def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
     instances = {cell.job.instance for cell in comparison if cell.job.algorithm}
     failed = sum(standing.failed for standing in standings) + sum(not cell.job.algorithm for cell in comparison)
-    shown = [
+    shown: list[tuple[str, int]] = [
         (noun_of(len(instances), "instance"), len(instances)),
         (noun_of(len(standings), "algorithm"), len(standings)),
         (noun_of(len(comparison), "cell"), len(comparison)),
@@ -212,7 +212,11 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
         ("failed", failed),
     ]
     shown = [(name, number) for name, number in shown if number or name not in ("infeasible", "unknown", "refused")]
-    boxes = (f'<div class="figure"><b>{number:,}</b>{escape(name)}</div>' for name, number in shown)
+    told = {"cell": CELL, "cells": CELL, **{name: MEANINGS[name] for name in ("solved", "refused", "failed")}}
+    titles = {name: f' title="{escape(meaning)}"' for name, meaning in told.items()}
+    boxes = (
+        f'<div class="figure"{titles.get(name, "")}><b>{number:,}</b>{escape(name)}</div>' for name, number in shown
+    )
     return f'<div class="figures">{"".join(boxes)}</div>'
 
 
