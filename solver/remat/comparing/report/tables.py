@@ -89,7 +89,7 @@ def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
     over = f"{comparison.baseline}'s" if comparison.baseline else "the best"
     count = len(ranking.ranks)
     every = ranking.ranks[0].algorithm if count == 1 else "both algorithms" if count == 2 else f"all {count} algorithms"
-    if count > 1 and comparison.without_schedule():
+    if count > 1 and comparison.without_schedule(ranking.family):
         every += " with a schedule"
     return f"{where}mean makespan over {over} on the {counted(ranking.common, 'cell')} that {every} solved"
 

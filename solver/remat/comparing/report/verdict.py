@@ -13,6 +13,9 @@ from remat.units import format_percent, format_time
 EQUAL = 5e-5
 """Means whose ratio differs by less than this are equal in all tables."""
 
+LEAST_SHOWN = 0.001
+"""Smaller differences would be printed as 0.0 %."""
+
 MOST_OTHERS = 8
 """Maximum number of algorithms in a sentence; the tables contain all."""
 
@@ -61,15 +64,19 @@ def _best(ranking: Ranking, comparison: Comparison) -> str:
     whom = " and ".join(filter(None, (", ".join(rank.algorithm for rank in equal[:-1]), equal[-1].algorithm)))
     where_all = f"the {ranking.common:,} instances and budgets" if ranking.common > 1 else "the one instance and budget"
     both = "both" if len(ranking.ranks) == 2 else f"all {len(ranking.ranks)}"
-    every = both if comparison.without_schedule() else "all"
+    every = both if comparison.without_schedule(ranking.family) else "all"
     head = f"{where}{whom} {'is' if len(equal) == 1 else 'are equally'} the fastest on {where_all} that {every} solved"
     head = head.replace("equally the fastest", "equally fast")
     slower = [
-        f"{rank.algorithm} needs {format_percent(rank.ratio / first.ratio - 1)} more time"
+        f"{rank.algorithm} needs {_more(rank.ratio / first.ratio - 1)} more time"
         for rank in others
         if rank.ratio is not None
     ]
     return f"{head}{': ' if slower else ''}{_listed(slower)}."
+
+
+def _more(share: float) -> str:
+    return format_percent(share) if share >= LEAST_SHOWN else f"under {format_percent(LEAST_SHOWN)}"
 
 
 def _begun(where: str, text: str) -> str:

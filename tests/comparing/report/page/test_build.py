@@ -406,7 +406,11 @@ def test_nothing_is_cut_on_narrow_screens(tmp_path):
     """The page scrolls down only; wide tables scroll in their frames. On wide ones, remarks are within the screen."""
     told = "algorithm auto tries others, which may find a schedule outside this class"
     cells = [cell(f"chains/gpt2s_b8_s1024_{k}", "periodic", 6 << 30, 440 + k, detail=told) for k in range(3)]
-    cells += [cell(f"chains/gpt2s_b8_s1024_{k}", "rotor", 6 << 30, 420 + k) for k in range(3)]
+    cells += [cell(f"chains/gpt2s_b8_s1024_{k}", "dag-offload-best", 6 << 30, 420 + k) for k in range(3)]
+    cells += [
+        cell("dags/unet", "dag-offload-best", 6 << 30, 9),
+        cell("dags/unet", "periodic", 6, None, Outcome.REFUSED),
+    ]
     units = [replace(one, job=replace(one.job, time_unit="ms", memory_unit="B", budget="80%")) for one in cells]
     path = tmp_path / "report.html"
     path.write_text(page(Comparison(tuple(units))), "utf-8")
@@ -415,8 +419,9 @@ def test_nothing_is_cut_on_narrow_screens(tmp_path):
         assert browser.run("document.documentElement.scrollWidth") == 420
         browser.resize(1280, 800)
         assert browser.run("document.documentElement.scrollWidth") == 1280
-        frame, table = "document.querySelector('#all-cells').parentElement", "document.querySelector('#all-cells')"
-        assert browser.run(f"{table}.offsetWidth <= {frame}.clientWidth")
+        for name in ("leaders", "standings", "families", "all-cells"):
+            table = f"document.querySelector('#{name}')"
+            assert browser.run(f"{table}.offsetWidth <= {table}.parentElement.clientWidth"), name
         assert browser.errors == []
 
 

@@ -274,7 +274,14 @@ def _standings(comparison: Comparison, standings: Sequence[Standing], *, by_fami
         row += [_ratio(s.ratio_to_floor, plain=True), _ratio(s.ratio_to_bound, plain=True)]
         row += [(format_time(s.seconds), s.seconds, "")]
         rows.append(row)
-    return _table(columns, rows, meanings=_baseline_meaning(comparison))
+    kept = [k for k, (name, _) in enumerate(columns) if name not in RARE or any(row[k][1] for row in rows)]
+    rows = [[row[k] for k in kept] for row in rows]
+    name = "families" if by_family else "standings"
+    return _table([columns[k] for k in kept], rows, name, _baseline_meaning(comparison))
+
+
+RARE = frozenset({"infeasible", "unknown", "refused", "failed"})
+"""Columns of counts that are left out if they are zero for all algorithms."""
 
 
 def _baseline_meaning(comparison: Comparison) -> dict[str, str]:
