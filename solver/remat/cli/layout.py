@@ -245,7 +245,7 @@ def _write(output: str, lines: Any) -> None:
 
 
 def _lines(found: Addresses, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.units import format_budget
+    from remat.units import format_budget, format_percent
 
     def shown(size: int, *, enough: bool = True) -> str:
         return format_budget(size, units, both=True, enough=enough)
@@ -262,7 +262,7 @@ def _lines(found: Addresses, units: Units) -> Iterator[tuple[str, str]]:
         yield "capacity", shown(found.capacity)
     if found.arena is not None and found.fragmentation is not None:
         yield "arena", shown(found.arena)
-        yield "fragmentation", f"{found.fragmentation:.3%}"
+        yield "fragmentation", format_percent(found.fragmentation, 3)
         if found.reserved is not None:
             yield "reserved", shown(found.reserved)
     elif found.infeasible_within is not None:

@@ -349,8 +349,9 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def peak_text(cell: Cell) -> str:
-    """Return a cell's peaks in readable form."""
-    units, peaks = units_of(cell), cell.answer.peak_memory
-    if len(peaks) == 1:
+    """Return a cell's peaks in readable form: of the memories in use, and without a name if there is only one."""
+    units = units_of(cell)
+    peaks = {name: size for name, size in cell.answer.peak_memory.items() if size} or cell.answer.peak_memory
+    if len(cell.answer.peak_memory) == 1:
         return format_budget(next(iter(peaks.values())), units)
     return ", ".join(f"{name}: {format_budget(size, units)}" for name, size in peaks.items())

@@ -17,7 +17,7 @@ from remat.plugin.proposal import Status
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
-from remat.report.text.run_times import limiting_lines, overhead_line, rank_lines, recompute_lines
+from remat.report.text.run_times import limiting_lines, overhead_line, rank_lines, recompute_lines, speed_up_words
 from remat.report.text.summary import summary
 from remat.report.views.composition import Extra, labels_of
 from remat.report.views.kinds import STACKED, Kind
@@ -167,6 +167,8 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
         yield " ".join(overhead_line(result, report))
+    if result.orders is not None and report.steady is None and (speed_up := speed_up_words(result, report)):
+        yield f"speed-up {speed_up}"
     within = result.optimal_within if result.status is Status.FEASIBLE else None
     yield f"{result.status}{f', optimal within {within}' if within else ''}"
     yield from (" ".join(line) for line in rank_lines(result.instance))
@@ -354,7 +356,8 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
             f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{labels[Kind(int(kind))]}"></i>'
             for kind, size in memory["at_peak"].items()
         )
-        shown = format_sizes([*memory["at_peak"].values()], result.units)
+        sizes = [*memory["at_peak"].values()]
+        shown = format_sizes(sizes, result.units) if len(sizes) > 1 else [format_budget(peak, result.units)]
         words = ", ".join(
             f"{labels[Kind(int(kind))]} {size} ({100 * share / peak:.0f} %)"
             for size, (kind, share) in zip(shown, memory["at_peak"].items(), strict=True)

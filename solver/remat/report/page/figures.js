@@ -173,7 +173,7 @@ function sizeText(size, {memory, base}) {
 function budgetText(size, units) {
   const text = sizeText(size, units), [number, name] = text.split(" "), {memory, base} = units;
   const power = memory === "unit" ? 0 : SIZES[base].indexOf(name);
-  if (!power || Number(number) * base ** power >= size) return text;
+  if (!power || Number(number) * base ** power >= size * (1 - 1e-14)) return text;
   return `${digits(Number(number) + 10 ** (Math.floor(Math.log10(Number(number))) - 3), 4)} ${name}`;
 }
 

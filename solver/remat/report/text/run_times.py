@@ -174,3 +174,12 @@ def limiting_lines(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         busy, whole = (format_time(time, result.units) for time in (report.busy[name], report.makespan))
         share = percent(report.busy[name] / report.makespan, signed=False)
         yield "limited by", f"{shown_name(name)}, which is busy for {busy} of {whole} ({share})"
+
+
+def speed_up_words(result: Result, report: Report) -> str:
+    """Return the speed-up of a pipeline over one device, without recomputation; empty where it is not defined."""
+    together = result.orders is not None and result.orders.largest_group > 1
+    if not report.makespan or together:  # the run time of a group is that of its first device
+        return ""
+    share = (report.run_time - (report.recompute_time or 0)) / report.makespan
+    return f"{share:.3g} on {counted(len(report.spans), 'device')}"

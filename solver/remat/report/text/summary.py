@@ -22,6 +22,7 @@ from remat.report.text.run_times import (
     rank_count,
     rank_lines,
     recompute_lines,
+    speed_up_words,
 )
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.schedule.orders import Stage
@@ -305,10 +306,9 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     """Describe the utilization of the devices, with and without a barrier after each step."""
     units = result.units
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
-    together = result.orders is not None and result.orders.largest_group > 1
-    if report.makespan and not together:  # the run time of a group is that of its first device
-        share = (report.run_time - (report.recompute_time or 0)) / report.makespan
-        yield "speed-up", f"{share:.3g} on {counted(len(report.spans), 'device')}"
+    speed_up = speed_up_words(result, report)
+    if speed_up:
+        yield "speed-up", speed_up
     if result.orders is not None:
         yield "stages", arrangement(result.orders.stages)
     if result.idle_share is not None:

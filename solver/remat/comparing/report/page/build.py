@@ -69,7 +69,7 @@ MEANINGS = {
 }
 """Meanings of headings that are words of comparisons only."""
 
-LONGEST_REMARK = 180
+LONGEST_REMARK = 120
 """Maximum letters of a remark on the page; the tables contain all of it."""
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
