@@ -105,7 +105,7 @@ def test_the_table_is_shown_though_the_files_cannot_be_written(run: Run, tiny: s
     outcome = run("compare", tiny, "-a", "rotor", "-o", tmp_path / "out", "-j", 1)
     assert outcome.code == 2
     assert "cells.csv" in outcome.err
-    assert outcome.out.startswith("rotor solved 1 of 1 cells, 1 proved optimal. Planning took in all: rotor ")
+    assert outcome.out.startswith("rotor solved 1 of 1 cell, 1 proved optimal. Planning took in all: rotor ")
     assert "\nalgorithm " in outcome.out
 
 

@@ -107,7 +107,7 @@ def test_a_loop_without_room_for_a_state_is_refused_at_once(
 def test_the_needs_of_an_instance_are_lower_bounds(run: Run, save: Save) -> None:
     out = " ".join(run("show", save(LOOP)).out.split())
     assert "memory bound working: at least 4 GB (3.725 GiB), needed by task B1" in out
-    assert "all memories together: at least 6 GB (5.588 GiB), needed by task B" in out
+    assert "all memories together: at least 6 GB (5.587 GiB), needed by task B" in out
     found = run("show", save(LOOP), "-b", "1GB", "-b", "disk=1000", "--format", "json")
     assert found.document["total_too_small"] is True
     assert found.document["total_need"]["size"] == 6 * 10**9
