@@ -21,10 +21,10 @@ def fixed_plurals(source):
     for text in ast.walk(ast.parse(source)):
         parts = text.values if isinstance(text, ast.JoinedStr) else []
         for count, noun in pairwise(parts):
-            if isinstance(count, ast.FormattedValue) and isinstance(noun, ast.Constant) and PLURAL.match(noun.value):
-                shown = ast.unparse(count.value)
-                if "len(" in shown and "counted(" not in shown:
-                    yield count.lineno, f"{{{shown}}}{noun.value[:30]}"
+            if isinstance(count, ast.FormattedValue) and isinstance(noun, ast.Constant):
+                shown, following = ast.unparse(count.value), str(noun.value)
+                if "len(" in shown and "counted(" not in shown and PLURAL.match(following):
+                    yield count.lineno, f"{{{shown}}}{following[:30]}"
 
 
 def test_no_length_has_a_fixed_plural():

@@ -52,6 +52,7 @@ def test_copied_rows_of_a_curve_are_no_slower(sizes):
             for copied in row[:2]:
                 again = remat.solve(chain, budget=copied, algorithm="rotor")
                 assert again.makespan is not None
+                assert point.makespan is not None
                 assert again.makespan <= point.makespan
         else:
             assert remat.solve(chain, budget=row[0], algorithm="rotor").makespan is None
@@ -62,9 +63,17 @@ def test_copied_rows_of_a_curve_are_no_slower(sizes):
 def test_copied_minimum_budgets_and_peaks_have_a_schedule(sizes):
     chain = remat.chain(forward_time=[3] * 3, backward_time=[5] * 3, output_size=sizes, saved_size=sizes)
     refused = remat.solve(chain, budget=1000, algorithm="rotor")
-    told = re.search(r"minimum budget +\S+: (\S+ \S+) \((\S+ \S+)\)", refused.summary())
-    for copied in told.groups():
+    for copied in printed("minimum budget", refused):
         found = remat.solve(chain, budget=copied, algorithm="rotor")
-        peak = re.search(r"peak memory +\S+: (\S+ \S+) \((\S+ \S+)\)", found.summary())
-        for again in peak.groups():
-            assert remat.solve(chain, budget=again, algorithm="rotor").makespan <= found.makespan
+        for again in printed("peak memory", found):
+            same = remat.solve(chain, budget=again, algorithm="rotor")
+            assert same.makespan is not None
+            assert found.makespan is not None
+            assert same.makespan <= found.makespan
+
+
+def printed(label, result):
+    """Return the decimal and the binary figure after a label of an answer."""
+    told = re.search(rf"{label} +\S+: (\S+ \S+) \((\S+ \S+)\)", result.summary())
+    assert told is not None
+    return told.groups()
