@@ -104,7 +104,7 @@ def compare(
     instances : path, instance, document or a sequence of them
         Folders are searched for ``.json`` and ``.json.gz``; ``example:NAME`` is a shipped instance, ``examples`` all.
     algorithms : str or sequence of str
-        Registry names, ``auto``, or ``all`` that accept the instance's kind; ``LABEL=NAME`` for a second set of options.
+        Registry names, ``auto``, or ``all`` that accept the kind; ``LABEL=NAME`` for a second set of options.
     budgets : sequence of int, float or str
         As for `remat.solve`: sizes of the working memory (of the fastest storage level), or shares such as ``"80%"``.
     budget_fractions : sequence of float
