@@ -36,6 +36,11 @@ def llama() -> dict[str, Any]:
     return generate("chain", "transformer", **LLAMA_8B)
 
 
+@pytest.mark.parametrize("command", ["solve", "sweep", "show"])
+def test_a_size_that_is_copied_with_its_space_is_met_with_the_remedy(run: Run, tiny: str, command: str) -> None:
+    run(command, tiny, "-b", "992.5", "MiB").assert_refused("(MiB); write a size in one word, such as 8MiB")
+
+
 def test_a_bare_24_is_meant_in_gigabytes(run: Run, save: Save, llama: dict[str, Any]) -> None:
     assert run("show", save(llama), "-b", "24").err == "Warning: --budget: 24 bytes: did you mean 24GB?\n"
 
