@@ -107,7 +107,7 @@ def page(result: Result) -> str:
 
 _RESIDENTS = (
     '<section><h2 id="when"></h2><p class="soft">Largest first. Point at the picture for any other instant.</p>'
-    '<div class="scroll"><table>'
+    '<div class="scroll"><table class="values">'
     "<thead><tr><th>value<th>size<th>share<th>use<th>since, made by<th>waits for<th>until</tr></thead>"
     '<tbody id="residents"></tbody></table></div><p class="soft" id="more"></p></section>'
 )

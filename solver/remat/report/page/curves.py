@@ -101,7 +101,7 @@ def _described(sweep: Sweep, shown: Sequence[Curve]) -> dict[str, object]:
 def _texts(curve: Curve, sweep: Sweep) -> Iterator[str]:
     for point in curve.points:
         overhead = "" if point.overhead is None else f", overhead {format_percent(point.overhead)}"
-        finder = "" if point.algorithm == curve.algorithm else f" by {shown_name(point.algorithm)}"
+        finder = "" if point.algorithm in (curve.algorithm, curve.registered) else f" by {shown_name(point.algorithm)}"
         peak, time = format_budget(point.peak or 0, sweep.units), format_time(point.makespan or 0, sweep.units)
         yield f"{time}{overhead}, peak {peak}, {point.status}{finder}"
 
