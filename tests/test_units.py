@@ -12,7 +12,7 @@ from remat.units import (
     LARGEST_SIZE,
     LARGEST_TOTAL,
     Units,
-    format_limit,
+    format_budget,
     format_percent,
     format_size,
     format_sizes,
@@ -341,7 +341,7 @@ def test_sizes_are_shown_in_the_kind_of_unit_that_was_typed(typed, shown):
     with sizes_shown_as(typed):
         assert format_size(3_520_000_000) == shown
         assert format_sizes([3_520_000_000, 1]) == [shown, f"<0.001 {shown[-3:].strip()}"]
-        number, unit = format_limit(3_520_000_001, up=True).split()
+        number, unit = format_budget(3_520_000_001).split()
         assert (unit, float(number) >= float(shown.split()[0])) == (shown.split()[1], True)
         assert size_scale(3_520_000_000)[1] == unit
         assert format_size(3_520_000_000, both=True) == "3.52 GB (3.278 GiB)"
@@ -391,12 +391,19 @@ def test_the_default_unit_is_the_second():
     assert parse_time("2ms") == 0.002
 
 
+@given(st.integers(0, LARGEST_SIZE), st.booleans(), st.sampled_from(((), ("8GB",), ("8GiB",))))
+def test_printed_budgets_are_enough_or_too_little_when_pasted(size, enough, typed):
+    with sizes_shown_as(typed):
+        alone, both = format_budget(size, enough=enough), format_budget(size, both=True, enough=enough)
+    for text in (alone, *both.removesuffix(")").split(" (")):
+        read = parse_budget(text)
+        assert size <= read <= size * 1.0011 if enough else size >= read >= size * 0.9989 - 1
+        assert len(re.sub("[^0-9]", "", text)) <= 4 or text == f"{size} B"
+    assert parse_budget(format_budget(size, UNIT, enough=enough).replace(",", ""), UNIT) == size
+
+
 @given(st.integers(0, 2**61), st.booleans())
 def test_sizes_to_paste_are_on_their_side(size, up):
-    shown = format_limit(size, up=up).split()
-    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(shown[1])
-    assert (Decimal(shown[0]) * factor >= size) if up else (Decimal(shown[0]) * factor <= size)
-    assert float(shown[0]) * factor == pytest.approx(size, rel=1.1e-3)
     read = parse_size(size_to_paste(size, up=up))
     assert size <= read <= size * 1.0011 if up else size >= read >= size * 0.9989
     assert size_to_paste(size, UNIT, up=up) == str(size)

@@ -47,6 +47,20 @@ def listing(names: Iterable[str], longest: int = LONGEST_LISTING) -> str:
     return ", ".join(shown)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 step``, ``2 steps``, ``3 memories``, ``4 micro-batches``."""
+    return f"{count:,} {noun_of(count, noun)}"
+
+
+def noun_of(count: int, noun: str) -> str:
+    """Return a regular noun in the number that a count asks for."""
+    if count == 1:
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
 def nearest(name: object, known: Iterable[str]) -> str | None:
     """Return the known name that is probably meant by `name`; None if none is near.
 

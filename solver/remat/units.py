@@ -424,10 +424,32 @@ def _binary_to_paste(size: int) -> str:
     return f"{-(-size // 1024**power)}{_NAMES[1024][power] if power else ''}"
 
 
-def format_limit(size: int, units: Units | None = None, *, up: bool) -> str:
-    """Format a size as `format_size` does, rounded up or down; fractions of a byte make it unfit for a command line."""
-    factor, name = size_scale(size, units)
-    return format_size(size, units) if factor == 1 else f"{_rounded_to(size, int(factor), up=up)} {name}"
+def format_budget(size: int, units: Units | None = None, *, both: bool = False, enough: bool = True) -> str:
+    """Format a size that a reader may copy into a budget: rounded to one side at the last printed digit.
+
+    Parameters
+    ----------
+    size : int
+        A budget, a capacity, a peak, or a lower bound on one of them.
+    units : Units, optional
+    both : bool
+        Decimal and binary, as of `format_size`.
+    enough : bool
+        Whether the size suffices: then `parse_budget` reads at least the size back, otherwise at most the size.
+    """
+    if units is not None and units.memory == "unit":
+        return format_size(size, units)
+    if both and size >= 1000:
+        return f"{_limited(size, 1000, up=enough)} ({_limited(size, 1024, up=enough)})"
+    return _limited(size, _SHOWN.get() or 1024, up=enough)
+
+
+def _limited(size: int, base: Literal[1000, 1024], *, up: bool) -> str:
+    power = _power_of(size, base)
+    number = _rounded_to(size, base**power, up=up)
+    if power == 0 or Decimal(number) * base**power > LARGEST_SIZE:  # exact: a larger one could not be read back
+        return f"{size} B"
+    return f"{number} {_NAMES[base][power]}"
 
 
 def _rounded_to(size: int, factor: int, *, up: bool, digits: int = 4) -> str:
@@ -436,10 +458,15 @@ def _rounded_to(size: int, factor: int, *, up: bool, digits: int = 4) -> str:
 
 
 def _scaled(size: int, base: Literal[1000, 1024]) -> str:
+    power = _power_of(size, base)
+    return f"{size} B" if power == 0 else f"{size / base**power:.4g} {_NAMES[base][power]}"
+
+
+def _power_of(size: int, base: Literal[1000, 1024]) -> int:
     power = 0
     while power < 6 and abs(size) >= base ** (power + 1):
         power += 1
-    return f"{size} B" if power == 0 else f"{size / base**power:.4g} {_NAMES[base][power]}"
+    return power
 
 
 def format_percent(share: float, digits: int = 1) -> str:

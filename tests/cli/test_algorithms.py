@@ -40,6 +40,25 @@ def test_the_list_is_grouped_by_family(run: Run) -> None:
     assert found["rotor"] == "chain"
 
 
+def test_one_family_is_listed(run: Run) -> None:
+    first, *lines = run("algorithms", "--family", "tree").out.splitlines()
+    assert first == "TREE"
+    assert {line.split()[0] for line in lines if line[2] != " "} == {
+        algorithm.name for algorithm in registry.algorithms() if algorithm.family == "tree"
+    }
+    assert {one["family"] for one in run("algorithms", "--family", "chain", "--format", "json").document} == {"chain"}
+    assert run("algorithms", "--family", "plug-ins").out == "no algorithms of the family plug-ins are installed\n"
+
+
+def test_families_are_named(run: Run) -> None:
+    families = {algorithm.family for algorithm in registry.algorithms()}
+    told = run("algorithms", "--help").out
+    assert not [family for family in families if family not in told]
+    run("algorithms", "--family", "chains").assert_refused("--family", "did you mean 'chain'?")
+    run("algorithms", "--family", "zzz").assert_refused("--family", *families)
+    run("algorithms", "rotor", "--family", "chain").assert_refused("--family", "one algorithm")
+
+
 def test_verbose_lists_complexity_and_reference(run: Run) -> None:
     header, *lines = run("algorithms", "-v").out.splitlines()
     assert header.split() == ["NAME", "KINDS", "GUARANTEE", "COMPLEXITY", "REFERENCE", "AVAILABLE"]

@@ -64,6 +64,20 @@ def test_options_and_machine_reach_the_solves(run: Run, tiny: str, save: Any) ->
     assert cell["peak_memory"] <= 20
 
 
+def test_one_algorithm_has_a_column_for_each_set_of_options(run: Run, tiny: str, tmp_path: Any) -> None:
+    asked = ("compare", tiny, "-a", "rotor", "-a", "rough=rotor", "-O", "rough.gap=30%", "-b", 22, "-j", 1)
+    outcome = run(*asked, "-o", tmp_path)
+    (head,) = (line for line in outcome.out.splitlines() if line.startswith("instance "))
+    assert head.split() == ["instance", "budget", "best", "rotor", "rough"]
+    assert "\nrough: rotor with gap=0.3: " in outcome.out
+    rows = [*csv.DictReader(io.StringIO((tmp_path / "cells.csv").read_text()))]
+    told = [(row["algorithm"], row["registered"], row["options"]) for row in rows]
+    assert told == [("rotor", "rotor", ""), ("rough", "rotor", "gap=0.3")]
+    again = run(*asked, "-o", tmp_path, "--baseline", "rough")
+    assert "0 cells to solve, 2 already in the journal" in again.err
+    assert "ratio to rough" in again.out
+
+
 def test_many_algorithms_show_who_leads(run: Run, tiny: str) -> None:
     out = run("compare", tiny, "-a", "all", "-j", 1).out
     assert "the best of each instance and budget" in out
@@ -91,7 +105,7 @@ def test_the_table_is_shown_though_the_files_cannot_be_written(run: Run, tiny: s
     outcome = run("compare", tiny, "-a", "rotor", "-o", tmp_path / "out", "-j", 1)
     assert outcome.code == 2
     assert "cells.csv" in outcome.err
-    assert outcome.out.startswith("rotor solved 1 of 1 cells, 1 proved optimal. Planning took in all: rotor ")
+    assert outcome.out.startswith("rotor solved 1 of 1 cell, 1 proved optimal. Planning took in all: rotor ")
     assert "\nalgorithm " in outcome.out
 
 
@@ -113,7 +127,7 @@ def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path:
         (("--budget-fraction", "half"), ("--budget-fraction", "'half'")),
         (("--budget-fraction", "0"), ("--budget-fraction",)),
         (("--seeds", "1,x"), ("--seeds", "'x'")),
-        (("-O", "slots=3"), ("--option", "ALGORITHM.KEY=VALUE")),
+        (("-O", "slots=3"), ("--option", "NAME.KEY=VALUE")),
         (("-O", "rotor.slots"), ("--option", "KEY=VALUE")),
         (("--time-limit", "soon"), ("--time-limit", "'soon'")),
         (("--gap", "little"), ("--gap", "'little'")),

@@ -84,3 +84,47 @@ def test_a_tree_has_no_stages(run, tmp_path):
     remat.solve(remat.load(tmp_path / "tree.json"), algorithm="liu").save(tmp_path / "plan.json")
     out = run("decisions", str(tmp_path / "plan.json"), "--of", str(tmp_path / "tree.json"), "--by", "stage").out
     assert out == "a tree has no stages: list its values\n"
+
+
+def test_values_with_a_home_elsewhere_are_not_called_offloaded(run, tmp_path):
+    """`w` comes from the host, `c` goes there, and `a` waits there by choice."""
+    instance = {
+        "schema": "remat.instance/2",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "machine": {
+            "memories": [{"name": "device", "capacity": 100}, {"name": "host"}],
+            "processors": [{"name": "gpu", "memory": "device"}],
+            "links": [
+                {"source": "device", "target": "host", "bandwidth": 10},
+                {"source": "host", "target": "device", "bandwidth": 10},
+            ],
+        },
+        "values": [{"id": "w", "size": 40}, {"id": "a", "size": 30}, {"id": "b", "size": 70}, {"id": "c", "size": 10}],
+        "inputs": [{"value": "w", "memory": "host"}],
+        "outputs": [{"value": "c", "memory": "host"}],
+        "tasks": [
+            {"id": "A", "time": 5, "writes": ["a"]},
+            {"id": "B", "time": 5, "writes": ["b"]},
+            {"id": "C", "time": 5, "reads": ["b"], "writes": []},
+            {"id": "D", "time": 5, "reads": ["a", "w"], "writes": ["c"]},
+        ],
+    }
+    steps = [
+        {"run": "A"},
+        {"copy": "a", "from": "device", "to": "host", "drop": True},
+        {"run": "B"},
+        {"run": "C", "drop": ["b"]},
+        {"copy": "a", "from": "host", "to": "device", "drop": True},
+        {"copy": "w", "from": "host", "to": "device", "drop": True},
+        {"run": "D", "drop": ["a", "w"]},
+        {"copy": "c", "from": "device", "to": "host", "drop": True},
+    ]
+    problem, plan = tmp_path / "instance.json", tmp_path / "plan.json"
+    problem.write_text(json.dumps(instance))
+    plan.write_text(json.dumps({"schema": "remat.schedule/1", "steps": steps}))
+    lines = run("decisions", plan, "--of", problem).out.splitlines()
+    at = lines[0].index("decision")
+    shown = {line.split()[0]: line[at:].partition("  ")[0] for line in lines[1:-2]}
+    assert shown == {"w": "home in host", "a": "offloaded", "b": "kept", "c": "home in host"}
+    assert lines[-1] == "kept: 1, offloaded: 1, home in host: 2"

@@ -36,6 +36,11 @@ def llama() -> dict[str, Any]:
     return generate("chain", "transformer", **LLAMA_8B)
 
 
+@pytest.mark.parametrize("command", ["solve", "sweep", "show"])
+def test_a_size_that_is_copied_with_its_space_is_met_with_the_remedy(run: Run, tiny: str, command: str) -> None:
+    run(command, tiny, "-b", "992.5", "MiB").assert_refused("(MiB); write a size in one word, such as 8MiB")
+
+
 def test_a_bare_24_is_meant_in_gigabytes(run: Run, save: Save, llama: dict[str, Any]) -> None:
     assert run("show", save(llama), "-b", "24").err == "Warning: --budget: 24 bytes: did you mean 24GB?\n"
 
@@ -107,7 +112,7 @@ def test_a_loop_without_room_for_a_state_is_refused_at_once(
 def test_the_needs_of_an_instance_are_lower_bounds(run: Run, save: Save) -> None:
     out = " ".join(run("show", save(LOOP)).out.split())
     assert "memory bound working: at least 4 GB (3.725 GiB), needed by task B1" in out
-    assert "all memories together: at least 6 GB (5.588 GiB), needed by task B" in out
+    assert "all memories together: at least 6 GB (5.587 GiB), needed by task B" in out
     found = run("show", save(LOOP), "-b", "1GB", "-b", "disk=1000", "--format", "json")
     assert found.document["total_too_small"] is True
     assert found.document["total_need"]["size"] == 6 * 10**9

@@ -90,6 +90,19 @@ def test_options_reach_their_algorithm(run: Run, tiny: str) -> None:
     assert [curve["options"] for curve in outcome.document["curves"]] == [{"gap": "5%"}, {}]
 
 
+def test_one_algorithm_has_a_curve_for_each_set_of_options(run: Run, tiny: str) -> None:
+    asked = ("sweep", tiny, "-a", "rotor,rough=rotor", "-O", "rough.gap=30%", "-b", "22,24")
+    outcome = run(*asked)
+    assert "\nrotor: minimum budget" in outcome.out
+    assert "\nrough: rotor with gap=30%; minimum budget" in outcome.out
+    rows = csv.DictReader(io.StringIO(run(*asked, "--format", "csv").out))
+    assert {(row["algorithm"], row["solver"]) for row in rows} == {("rotor", "rotor"), ("rough", "rotor")}
+    plain, rough = run(*asked, "--format", "json").document["curves"]
+    assert "registered" not in plain
+    assert (rough["registered"], rough["options"]) == ("rotor", {"gap": "30%"})
+    run("sweep", tiny, "-a", "rotor,rotor").assert_refused("--algorithms", "LABEL=rotor")
+
+
 def test_a_machine_and_an_example(run: Run, tiny: str, save: Any) -> None:
     machine = {"memories": [{"name": "device"}], "processors": [{"name": "gpu", "memory": "device"}]}
     outcome = run("sweep", tiny, "--machine", save(machine, "machine.json"))

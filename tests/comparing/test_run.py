@@ -16,6 +16,7 @@ from remat.comparing import run as comparing
 from remat.comparing import supervision
 from remat.comparing.cells import Outcome
 from remat.comparing.plan import Described, Request, Source, _hash, jobs_of
+from remat.plugin.registry import Algorithm
 from tests.cli.helpers import CHAIN
 
 TREE = {
@@ -308,11 +309,34 @@ def test_two_thousand_small_instances(tmp_path):
     assert {cell.answer.outcome for cell in found} == {Outcome.OPTIMAL}
 
 
+OBJECT = Algorithm(
+    name="mine",
+    solver="mine:solve",
+    kinds=("chain",),
+    summary="",
+    guarantee="heuristic",
+    complexity="",
+    reference="",
+)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"algorithms": "rotr"}, "algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
         ({"options": {"rotr": {}}}, "options: unknown algorithm 'rotr'"),
+        ({"algorithms": ("rotor", "rough=rotr")}, "algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
+        ({"algorithms": (OBJECT,)}, "algorithms: 'mine' is not a name; a comparison runs algorithms by name"),
+        ({"algorithms": OBJECT}, "register yours with an entry point"),
+        ({"algorithms": "zzz"}, "unknown algorithm 'zzz'; `remat algorithms` lists those that are installed"),
+        ({"algorithms": "rotor=rotor-float"}, "algorithms: 'rotor' is the name of an algorithm"),
+        ({"algorithms": "all=rotor"}, "algorithms: 'all' is the name of an algorithm"),
+        ({"algorithms": "a.b=rotor"}, "algorithms: 'a.b' cannot name an algorithm"),
+        ({"algorithms": ("x=rotor", "x=revolve")}, "algorithms: 'x' is given twice"),
+        ({"algorithms": ("rotor", "x=rotor")}, "'rotor' and 'x' are the same algorithm with the same options"),
+        ({"algorithms": ("all", "x=rotor")}, "'x' and 'rotor' are the same algorithm with the same options"),
+        ({"algorithms": "rough=rotor", "options": {"rouh": {}}}, "unknown algorithm 'rouh'; did you mean 'rough'"),
+        ({"algorithms": "rough=rotor", "options": {"rough": {"gab": 1}}}, "has no option 'gab'"),
         ({"options": {"rotor": {"gab": "3%"}}}, "has no option 'gab'; did you mean 'gap'"),
         ({"budgets": ("8GB", "3gb")}, "budgets: '3gb' has an unknown unit 'gb'"),
         ({"budgets": ("x%",)}, "budgets: 'x%' is not a share of the peak; write a size such as 8GB, or 80%"),
@@ -333,6 +357,18 @@ def test_bad_arguments_are_refused(given, message):
     with pytest.raises(remat.OptionError) as caught:
         remat.compare(CHAIN, **given)
     assert message in str(caught.value)
+
+
+def test_labels_ask_one_algorithm_with_several_sets_of_options():
+    given = {"algorithms": ("rotor", "rough=rotor"), "options": {"rough": {"gap": "30%"}}, "budgets": (22,)}
+    plain, rough = remat.compare(CHAIN, **given, jobs=1)
+    assert [(cell.job.algorithm, cell.job.solver) for cell in (plain, rough)] == [
+        ("rotor", "rotor"),
+        ("rough", "rotor"),
+    ]
+    assert rough.job.options == {"gap": 0.3}
+    (alone,) = remat.compare(CHAIN, algorithms="rotor", options={"rotor": {"gap": "30%"}}, budgets=(22,), jobs=1)
+    assert alone.job.key == rough.job.key
 
 
 def test_what_is_asked_twice_is_one_cell():

@@ -8,12 +8,14 @@ import pytest
 import remat
 from remat.cli.main import main
 from remat.comparing.report.page.build import EXPLAINED, WORDS
+from remat.instance import load
 from remat.plugin.registry import algorithms
 from remat.report.glossary import all_terms, drawn_terms, find_term, page, terms_in
 from remat.report.text import curve_tables
 from remat.report.text import summary as summary_module
 from remat.report.text.summary import lines_of, summary
 from remat.report.views.kinds import Kind, kind_label
+from remat.solving.problem_setup import make_problem
 from tests import places
 
 WANTED = (
@@ -107,3 +109,25 @@ def test_answers_refer_to_their_terms(capsys):
 def test_unknown_terms_get_a_hint(asked, hint, capsys):
     assert main(["explain", asked]) == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["Fe", "Fe3", "loss", "B17", "W2.3", "x4", "B17 of 16:Bottleneck"])
+def test_names_of_tasks_and_values_are_explained(name, capsys):
+    assert main(["explain", *name.split()]) == 0
+    assert capsys.readouterr().out.startswith("task names: ")
+
+
+def test_letters_of_tasks_and_values_are_explained():
+    term = find_term("task names")
+    assert term is not None
+    named = set(term.names)
+    for example in ("resnet50", "uniform_p4_m8", "siamese_resnet18_b32", "binary_n1000", "bert_large_b32_parameters"):
+        graph = make_problem(load(remat.example(example))).graph
+        for name in (*graph.tasks, *graph.values):
+            assert name.rstrip("0123456789.") in named, name
+
+
+def test_unknown_terms_lead_to_algorithms(capsys):
+    assert main(["explain", "rotor"]) == 2
+    assert "`remat algorithms rotor` explains this algorithm" in capsys.readouterr().err
+    assert main(["explain", "Fee"]) == 2

@@ -57,7 +57,7 @@ def test_the_page_of_a_task_graph_shows_its_peak(browser, folder):
     free = 500 * 2**20 - result.peak_memory["memory"]
     peak = result.report.peaks["memory"]
     when = format_time(result.report.start[peak.step], result.units)
-    assert f"peak 499.8 MiB at {when}, {free / 2**20:.4g} MiB below the budget: softmax.dX" in drawn
+    assert f"peak 499.8 MiB at {when}, {format_size(free)} below the budget: softmax.dX" in drawn
     assert "budget 500 MiB" in drawn
     assert {"softmax", "loss", "head"} <= set(drawn)  # names on the largest bands
     assert any("98.16 MiB, gradients, waits for head.dX" in said for said in drawn)

@@ -10,6 +10,7 @@ import click
 
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
+from remat.errors import OptionError
 from remat.plugin.registry import KINDS, PLUG_INS
 from remat.report.text.columns import aligned, room
 
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
 
 HELP = """List the algorithms with the kinds of instance that they solve, their guarantees and their costs.
 
-The list is grouped by family; -v adds complexity and reference.
+The list is grouped by family: adjoint (time loops), chain, dag (task graphs), tree, offload (a second memory),
+parallel (several devices), joint (several of these decisions), layout (addresses), and plug-ins.
+--family NAME lists one of them; -v adds complexity and reference.
 With NAME, explain one algorithm and list its options for `remat solve --option KEY=VALUE`.
 With auto, the default of `remat solve`, list the algorithms that it runs.
 
 \b
   remat algorithms --kind chain
+  remat algorithms --family offload
   remat algorithms rotor
   remat algorithms auto"""
 
@@ -36,20 +40,25 @@ AUTO = "auto"
 @click.command("algorithms", help=HELP)
 @click.argument("name", required=False, shell_complete=common.complete_algorithm)
 @click.option("--kind", type=click.Choice(KINDS), help="List only algorithms for this kind of instance.")
+@click.option("--family", metavar="NAME", help="List only one family, such as chain, offload or plug-ins.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj
-def command(session: Session, name: str | None, kind: str | None, format_: str) -> int:
+def command(session: Session, name: str | None, kind: str | None, family: str | None, format_: str) -> int:
     """Print the list, or one entry."""
     from remat.plugin.registry import algorithms
 
     if name is None:
-        listed = algorithms(kind)
+        listed = _of_family(algorithms(kind), family)
         if format_ == "json":
             emit(json.dumps([_entry(algorithm) for algorithm in listed], indent=2, ensure_ascii=False))
+        elif not listed and family is not None:
+            session.emit(f"no algorithms of the family {family} are installed")
         else:
             session.emit(_detailed(listed) if session.verbose else _by_family(listed))
         return ExitCode.OK
+    if family is not None:
+        raise OptionError("it selects from the list, and NAME is one algorithm", argument="family")
     if name == AUTO:
         _show_auto(session, kind, format_)
         return ExitCode.OK
@@ -61,6 +70,23 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
 
         session.emit(table(_lines(algorithm)))
     return ExitCode.OK
+
+
+def _of_family(listed: Sequence[Algorithm], family: str | None) -> Sequence[Algorithm]:
+    """Return the algorithms of one family, or all."""
+    from remat.messages import nearest
+    from remat.plugin.registry import algorithms
+
+    if family is None:
+        return listed
+    asked = family.strip().lower()
+    chosen = [algorithm for algorithm in listed if algorithm.family == asked]
+    known = sorted({algorithm.family for algorithm in algorithms()} | {PLUG_INS})
+    if not chosen and asked not in known:
+        near = nearest(asked, known)
+        hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+        raise OptionError(f"unknown family {family!r}; {hint}", argument="family")
+    return chosen
 
 
 def _show_auto(session: Session, kind: str | None, format_: str) -> None:
@@ -107,7 +133,6 @@ def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _find(name: str, kind: str | None) -> Algorithm:
-    from remat.errors import OptionError
     from remat.messages import listing, nearest
     from remat.plugin.registry import algorithms
 
@@ -124,6 +149,7 @@ def _find(name: str, kind: str | None) -> Algorithm:
 def _entry(algorithm: Algorithm) -> dict[str, Any]:
     return {
         "name": algorithm.name,
+        "family": algorithm.family,
         "kinds": list(algorithm.kinds),
         "summary": algorithm.summary,
         "guarantee": algorithm.guarantee,
@@ -196,6 +222,7 @@ def _detailed(listed: Sequence[Algorithm]) -> str:
 def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
     yield "algorithm", algorithm.name
     yield "summary", algorithm.summary
+    yield "family", algorithm.family
     yield "kinds", _kinds(algorithm)
     yield "guarantee", algorithm.promise
     yield "complexity", algorithm.complexity or "-"

@@ -15,7 +15,7 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
-from remat.messages import brief
+from remat.messages import brief, counted
 
 if TYPE_CHECKING:
     from remat.comparing.comparison import Comparison
@@ -29,6 +29,7 @@ combination is a cell. Failures, refusals and limits are recorded per cell and n
 \b
   remat compare example:resnet50 -a rotor,periodic --budget 1GiB,2GiB
   remat compare instances/ -a all --budget-fraction .5,.7,.9 -o results/
+  remat compare instances/chains -a rotor-float,fine=rotor-float -O fine.slots=2000
   remat compare graphs/ -a dag-auto,checkmate --seeds 0,1,2 --time-limit 1min --jobs 8 -o results/
   remat compare big/ --executor dask://head-node:8786 -o results/
 
@@ -41,7 +42,7 @@ class _Given:
     """The options of the command, by click's names."""
 
     paths: tuple[str, ...]
-    algorithms: str
+    algorithms: tuple[str, ...]
     budgets: tuple[str, ...]
     fractions: str | None
     seeds: str
@@ -65,7 +66,11 @@ class _Given:
 @click.command("compare", help=HELP)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=common.complete_instance)
 @click.option(
-    "-a", "--algorithms", metavar="NAMES", default="auto", show_default=True, help="Algorithm names, auto or all."
+    "-a",
+    "--algorithms",
+    metavar="[LABEL=]NAME,...",
+    multiple=True,
+    help="Algorithm names, auto or all. LABEL= names a second column.  [default: auto]",
 )
 @click.option("-b", "--budget", "budgets", metavar="SIZES", multiple=True, help="Budgets, for example 4GB,8GB.")
 @click.option(
@@ -81,7 +86,7 @@ class _Given:
     "options",
     metavar="NAME.KEY=VALUE",
     multiple=True,
-    help="Option of one algorithm: rotor-float.slots=500.",
+    help="Option of one algorithm (or label): rotor-float.slots=500.",
 )
 @common.machine_option
 @common.limit_options("Time limit of each job.", "10s")
@@ -143,7 +148,7 @@ def command(session: Session, /, **given: Any) -> int:
     if comparison.interrupted:
         if not session.quiet:
             resume = "" if asked.output is None else "; the same command resumes from here"
-            click.echo(f"interrupted after {len(comparison):,} cells{resume}", err=True)
+            click.echo(f"interrupted after {counted(len(comparison), 'cell')}{resume}", err=True)
         return ExitCode.OK if len(comparison) else ExitCode.INTERRUPTED
     return ExitCode.OK
 
@@ -172,8 +177,8 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _names(text: str) -> list[str]:
-    names = _parts(text)
+def _names(given: Sequence[str]) -> list[str]:
+    names = [part for text in given for part in _parts(text)] if given else ["auto"]
     if not names:
         raise OptionError("name at least one, or auto, or all", argument="algorithms")
     return names
@@ -196,7 +201,7 @@ def _options(given: Sequence[str]) -> dict[str, dict[str, str]]:
     for key, value in common.split_assignments("--option", given).items():
         name, dot, option = key.rpartition(".")
         if not dot or not name or not option:
-            raise OptionError(f"expected ALGORITHM.KEY=VALUE, not {brief(key)}", argument="options")
+            raise OptionError(f"expected NAME.KEY=VALUE, not {brief(key)}", argument="options")
         found.setdefault(name, {})[option] = value
     return found
 
@@ -278,7 +283,7 @@ def announcement(tally: Tally) -> str:
     advice = ""
     if most >= LONG:
         advice = "; fewer --algorithms or a lower --time-limit shorten the run; with -o it resumes after Ctrl-C"
-    return f"{tally.total:,} cells to solve{known}; at most {long} at the time limit{advice}"
+    return f"{counted(tally.total, 'cell')} to solve{known}; at most {long} at the time limit{advice}"
 
 
 def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given) -> None:

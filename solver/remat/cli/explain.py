@@ -14,12 +14,13 @@ from remat.messages import nearest
 from remat.report.glossary import all_terms, explained, find_term, page
 from remat.report.text.columns import text_width
 
-HELP = """Explain a term, or list all terms.
+HELP = """Explain a term of an answer or a page, or the name of a task such as Fe3, or list all terms.
 
 \b
   remat explain                 all terms
   remat explain gap
   remat explain memory-persistent
+  remat explain Fe3             what the letters of tasks and values mean
   remat explain --format markdown > glossary.md"""
 
 WIDTH = 100
@@ -50,11 +51,18 @@ def command(session: Session, term: tuple[str, ...], format_: str) -> int:
     asked = " ".join(term)
     found = find_term(asked)
     if found is None:
-        names = [name for known in all_terms() for name in (known.name, *known.also)]
-        near = nearest(asked, names)
-        hint = f"did you mean {near!r}?" if near else "`remat explain` lists the terms"
-        raise OptionError(f"unknown term {asked!r}; {hint}")
+        raise OptionError(f"unknown term {asked!r}; {_instead(asked)}")
     for paragraph in explained(found):
         drawn = paragraph.startswith(" ")
         session.emit(paragraph if drawn else textwrap.fill(paragraph, wide))
     return ExitCode.OK
+
+
+def _instead(asked: str) -> str:
+    """Say what to ask instead of an unknown term."""
+    from remat.plugin.registry import algorithms
+
+    if asked in {algorithm.name for algorithm in algorithms()}:
+        return f"`remat algorithms {asked}` explains this algorithm"
+    near = nearest(asked, [name for known in all_terms() for name in (known.name, *known.also)])
+    return f"did you mean {near!r}?" if near else "`remat explain` lists the terms"

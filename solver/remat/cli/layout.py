@@ -245,10 +245,10 @@ def _write(output: str, lines: Any) -> None:
 
 
 def _lines(found: Addresses, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.units import format_size
+    from remat.units import format_budget, format_percent
 
-    def shown(size: int) -> str:
-        return format_size(size, units, both=True)
+    def shown(size: int, *, enough: bool = True) -> str:
+        return format_budget(size, units, both=True, enough=enough)
 
     yield "algorithm", found.algorithm
     if found.memory:
@@ -257,12 +257,12 @@ def _lines(found: Addresses, units: Units) -> Iterator[tuple[str, str]]:
     yield "peak", shown(found.peak)
     if found.alignment > 1:
         yield "peak of rounded sizes", shown(found.rounded_peak)
-    yield "lower bound", shown(found.bound)
+    yield "lower bound", shown(found.bound, enough=found.bound == found.arena)
     if found.capacity is not None:
         yield "capacity", shown(found.capacity)
     if found.arena is not None and found.fragmentation is not None:
         yield "arena", shown(found.arena)
-        yield "fragmentation", f"{found.fragmentation:.3%}"
+        yield "fragmentation", format_percent(found.fragmentation, 3)
         if found.reserved is not None:
             yield "reserved", shown(found.reserved)
     elif found.infeasible_within is not None:

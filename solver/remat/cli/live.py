@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from remat.errors import RematError
 from remat.messages import printable
 from remat.report.text.schedule_view import COLUMNS, profile_lines
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, format_budget, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,9 +106,9 @@ class LiveView:
         memory = machine.memories[budget_memory(self._problem.instance, machine)]
         name, capacity = memory.name, memory.capacity
         peak = report.peaks[name].size
-        of = "" if capacity is None else f" of {format_size(capacity, self._units)}"
+        of = "" if capacity is None else f" of {format_budget(capacity, self._units)}"
         top = max(peak, capacity if capacity is not None and capacity < 4 * max(1, peak) else 0)
-        head = f"{printable(name)} of the best schedule: peak {format_size(peak, self._units)}{of}"
+        head = f"{printable(name)} of the best schedule: peak {format_budget(peak, self._units)}{of}"
         lines = profile_lines(report.profiles[name], float(report.makespan), top)
         return [head, *lines, f"0{format_time(report.makespan, self._units):>{COLUMNS - 1}}"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -252,13 +253,19 @@ ELSEWHERE: dict[str, str] = dict.fromkeys(("--plot", "--view"), "remat show SCHE
 """Hints for options that only other commands have."""
 
 
+_UNIT = re.compile(r"\(([kKMGTPE](?:iB?|B)?|B)\)")
+"""A unit of sizes as the only extra argument: of a size that was copied with its space."""
+
+
 def _with_what_is_near(error: click.UsageError) -> str:
     """Return an error's message, with only the closest option as suggestion, or the one that takes an instance."""
     if not isinstance(error, click.NoSuchOption):
         told, command = error.format_message(), error.ctx.command if error.ctx is not None else None
         if command is not None and told.startswith("Got unexpected extra argument"):
             names = [one for one in command.params if isinstance(one, click.Option) and "--of" in one.opts]
-            told = told.rstrip(".") + ("; the instance of a schedule is given with --of INSTANCE" if names else "")
+            hint = "; the instance of a schedule is given with --of INSTANCE" if names else ""
+            unit = _UNIT.search(told)
+            told = told.rstrip(".") + (f"; write a size in one word, such as 8{unit[1]}" if unit else hint)
         return told
     near = nearest(error.option_name, error.possibilities or ())
     hint = f"did you mean {near}?" if near else ELSEWHERE.get(error.option_name, "")

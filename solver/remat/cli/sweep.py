@@ -25,6 +25,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat sweep example:resnet50 --algorithms rotor,periodic --plot curves.svg
   remat sweep net.json --budget 4GB,8GB,16GB --format markdown
   remat sweep net.json --points 50 -o sweep.json --format csv
+  remat sweep net.json -a rotor-float,fine=rotor-float -O fine.slots=2000
   remat sweep net.json -a rotor,fixed -O rotor.gap=1% -O checkpoints=0,4
 
 Without --budget, the budgets lie between the minimum budget and the peak of the schedule without a budget. Algorithms
@@ -61,9 +62,9 @@ class _Given:
     "--algorithms",
     "--algorithm",
     "algorithms",
-    metavar="NAME,...",
+    metavar="[LABEL=]NAME,...",
     multiple=True,
-    help="Algorithms, one curve each.  [default: auto]",
+    help="Algorithms, one curve each. LABEL= names a second curve of one.  [default: auto]",
 )
 @click.option(
     "-b",
@@ -77,7 +78,14 @@ class _Given:
     "--points", type=click.IntRange(2, 100_000), help="Number of budgets.  [default: 20, or every breakpoint]"
 )
 @common.machine_option
-@click.option("-O", "--option", "options", metavar="[NAME.]KEY=VALUE", multiple=True, help="Option of the algorithms.")
+@click.option(
+    "-O",
+    "--option",
+    "options",
+    metavar="[NAME.]KEY=VALUE",
+    multiple=True,
+    help="Option of the algorithms; with NAME of one of them (or of a label).",
+)
 @common.limit_options("Time limit of each curve, for example 30s or 5min.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)

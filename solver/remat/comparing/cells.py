@@ -157,6 +157,9 @@ class Job:
     digest, kind : str
     time_unit, memory_unit : str
     algorithm, version : str
+        The algorithm as tables name it: its name, or the user's label.
+    registered : str
+        The algorithm's name if `algorithm` is a label.
     options : mapping
     budget : str
         As requested: ``8GB``, ``70%``, or empty for the instance's own machine.
@@ -179,6 +182,12 @@ class Job:
     budget: str
     capacity: int | None
     seed: int
+    registered: str = ""
+
+    @property
+    def solver(self) -> str:
+        """The name under which the algorithm is registered."""
+        return self.registered or self.algorithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +206,7 @@ class Cell:
             "kind": job.kind,
             "digest": job.digest,
             "algorithm": job.algorithm,
+            "registered": job.solver,
             "version": job.version,
             "options": " ".join(f"{name}={value}" for name, value in job.options.items()),
             "budget": job.budget,

@@ -261,6 +261,11 @@ class Comparison(Shown):
             return [whole] if whole.ranks else []
         return [ranking for family in families if (ranking := self.ranking(family)).ranks]
 
+    def without_schedule(self, family: str = "") -> list[str]:
+        """Return the algorithms that accepted cells (of a family) and solved none, in the order of the standings."""
+        listed = [one for one in self.standings(by_family=bool(family)) if one.family == family]
+        return [one.algorithm for one in listed if not one.solved and one.cases > one.refused]
+
     def _standing(self, algorithm: str, family: str, cells: list[Cell]) -> Standing:
         counts = dict.fromkeys(Outcome, 0)
         for cell in cells:

@@ -61,7 +61,8 @@ class Request:
     Attributes
     ----------
     algorithms : tuple of str
-        Registry names, `auto` among them; empty for all that accept the kind.
+        Registry names, `auto` among them, and labels; empty for all that accept the kind, and all labels.
+    labels : mapping of label to registry name
     budgets : tuple of int or str
         Sizes, or shares such as ``80%``.
     fractions : tuple of float
@@ -81,6 +82,7 @@ class Request:
     """
 
     algorithms: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     budgets: tuple[int | str, ...] = ()
     fractions: tuple[float, ...] = ()
     seeds: tuple[int, ...] = (0,)
@@ -168,12 +170,13 @@ def jobs_of(request: Request, described: Described, digests: dict[str, str] | No
     """
     digests = {} if digests is None else digests
     planned: list[Job | Cell] = []
-    for name in request.algorithms or _applicable(described.kind):
+    for label in request.algorithms or [*_applicable(described.kind), *request.labels]:
+        name = request.labels.get(label, label)
         version, why = _acceptable(name, described.kind)
         source = "" if why else _source_of(name, described.kind, digests)
         for budget, capacity, problem in _capacities(request, described):
             for seed in request.seeds:
-                job = _job(request, described, name, version, budget, capacity, seed, source=source)
+                job = _job(request, described, label, version, budget, capacity, seed, source=source)
                 if why or problem:
                     planned.append(Cell(job=job, answer=Answer(outcome=Outcome.REFUSED, detail=why or problem)))
                 else:
@@ -284,7 +287,7 @@ def _part(shown: str, share: Decimal, described: Described) -> tuple[str, int | 
 def _job(
     request: Request,
     described: Described,
-    name: str,
+    label: str,
     version: str,
     budget: str,
     capacity: int | None,
@@ -292,7 +295,7 @@ def _job(
     *,
     source: str,
 ) -> Job:
-    options = dict(request.options.get(name, {}))
+    name, options = request.labels.get(label, label), dict(request.options.get(label, {}))
     earlier = {"gap": request.gap, "patience": request.patience}
     identity = [
         described.digest,
@@ -316,7 +319,8 @@ def _job(
         kind=described.kind,
         time_unit=described.time_unit,
         memory_unit=described.memory_unit,
-        algorithm=name,
+        algorithm=label,
+        registered=name if label in request.labels else "",
         version=version,
         options=options,
         budget=budget,

@@ -20,7 +20,9 @@ from remat.comparing.supervision import Limits
 from remat.documents import write_text
 from remat.errors import OptionError, RematError, checked_call
 from remat.instance import MachineModel
-from remat.messages import nearest
+from remat.messages import brief, nearest
+from remat.plugin.labels import RESERVED, read_label
+from remat.plugin.registry import Algorithm
 from remat.solving.problem_setup import read_seconds, read_share
 from remat.solving.relative_budget import plain_budget, share_of
 from remat.units import parse_budget
@@ -102,12 +104,12 @@ def compare(
     instances : path, instance, document or a sequence of them
         Folders are searched for ``.json`` and ``.json.gz``; ``example:NAME`` is a shipped instance, ``examples`` all.
     algorithms : str or sequence of str
-        Registry names, ``auto``, or ``all`` for every algorithm that accepts the instance's kind.
+        Registry names, ``auto``, or ``all`` that accept the kind; ``LABEL=NAME`` for a second set of options.
     budgets : sequence of int, float or str
         As for `remat.solve`: sizes of the working memory (of the fastest storage level), or shares such as ``"80%"``.
     budget_fractions : sequence of float
         Shares of the peak without recomputation. Without budgets and fractions, the instances' own machines apply.
-    options : mapping of algorithm to options
+    options : mapping of algorithm (or label) to options
     machine : mapping or MachineModel, optional
         Replaces the instances' machines.
     time_limit, gap, patience, threads : float, str or int
@@ -174,8 +176,9 @@ def _request(
     limits: tuple[float | str, float | str | None, float | str | None],
     threads: int,
 ) -> Request:
-    names = (algorithms,) if isinstance(algorithms, str) else tuple(dict.fromkeys(algorithms))
-    chosen = _checked(names, options or {})
+    names, labels = _labelled((algorithms,) if isinstance(algorithms, (str, Algorithm)) else algorithms)
+    chosen = _checked(names, labels, options or {})
+    _check_distinct(names, labels, chosen)
     for share in fractions:
         if not 0 < share <= 1e6:
             raise OptionError(f"{share!r} is not a share above 0; write .5 or 50%", argument="budget_fractions")
@@ -187,6 +190,7 @@ def _request(
     seconds = read_seconds(time_limit, default=SECONDS)
     return Request(
         algorithms=() if "all" in names else names,
+        labels=labels,
         budgets=tuple(dict.fromkeys(readable)),
         fractions=tuple(dict.fromkeys(fractions)),
         seeds=tuple(dict.fromkeys(seeds)) or (0,),
@@ -210,28 +214,64 @@ def _readable(budget: object) -> int | str:
     return plain
 
 
-def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _labelled(given: Iterable[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the names of all columns, and the algorithm of each label."""
+    names: dict[str, str] = {}
+    listed = list(given)
+    for asked in listed:
+        if not isinstance(asked, str):
+            raise OptionError(
+                f"{brief(getattr(asked, 'name', asked))} is not a name; a comparison runs algorithms by name, in other "
+                "processes: register yours with an entry point (docs/how-to/write-an-algorithm.md)",
+                argument="algorithms",
+            )
+    for asked in dict.fromkeys(listed):
+        label, name = read_label(asked)
+        if label in names:
+            raise OptionError(f"{label!r} is given twice", argument="algorithms")
+        names[label] = str(name)
+    return tuple(names), {label: name for label, name in names.items() if label != name}
+
+
+def _checked(
+    names: Sequence[str], labels: Mapping[str, str], options: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """Reject unknown algorithms, and options that their algorithm does not have, before any work.
 
     Returns
     -------
-    dict of algorithm to options
+    dict of algorithm or label to options
         The converted options: ``"3"`` and ``3`` are one option, and one job.
     """
     from remat.plugin.options import make_options
     from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
-    for where, name in [*(("algorithms", name) for name in names), *(("options", name) for name in options)]:
-        if name not in known and (where == "options" or name not in ("auto", "all")):
-            near = nearest(name, known)
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise OptionError(f"unknown algorithm {name!r}{hint}", argument=where)
+    asked = [("algorithms", labels.get(name, name), name in labels) for name in names]
+    for where, name, labelled in [*asked, *(("options", labels.get(name, name), True) for name in options)]:
+        if name not in known and (labelled or name not in RESERVED):
+            near = nearest(name, [*known, *labels])
+            hint = f"did you mean {near!r}?" if near else "`remat algorithms` lists those that are installed"
+            raise OptionError(f"unknown algorithm {name!r}; {hint}", argument=where)
     converted = {}
-    for name, given in options.items():
-        model = make_options(known[name], given) if known[name].is_available() else None
-        converted[name] = dict(given) if model is None else model.model_dump(mode="json", exclude_unset=True)
+    for label, given in options.items():
+        algorithm = known[labels.get(label, label)]
+        model = make_options(algorithm, given) if algorithm.is_available() else None
+        converted[label] = dict(given) if model is None else model.model_dump(mode="json", exclude_unset=True)
     return converted
+
+
+def _check_distinct(names: Sequence[str], labels: Mapping[str, str], options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Reject two columns that would be the same solves."""
+    every = names if not labels or "all" not in names else [*labels, *dict.fromkeys(labels.values())]
+    seen: dict[str, str] = {}
+    for name in every:
+        solve = repr((labels.get(name, name), sorted(options.get(name, {}).items())))
+        if solve in seen:
+            raise OptionError(
+                f"{seen[solve]!r} and {name!r} are the same algorithm with the same options", argument="algorithms"
+            )
+        seen[solve] = name
 
 
 def _memory(limit: int | str | None, workers: int) -> int | None:
@@ -424,7 +464,7 @@ class _Run:
         return {
             "do": "solve",
             "source": job.source,
-            "algorithm": job.algorithm,
+            "algorithm": job.solver,
             "options": dict(job.options),
             "capacity": job.capacity,
             "machine": self._request.machine,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from remat.graph.machine import Link, Machine
 from remat.graph.names import Names, with_module
+from remat.messages import counted
 from remat.units import Number, Units
 
 IntArray = NDArray[np.int64]
@@ -275,7 +276,7 @@ class TaskGraph:
     units: Units = field(default_factory=Units)
 
     def __repr__(self) -> str:
-        return f"<TaskGraph: {len(self.tasks):,} tasks, {len(self.values):,} values>"
+        return f"<TaskGraph: {counted(len(self.tasks), 'task')}, {counted(len(self.values), 'value')}>"
 
     @cached_property
     def producers(self) -> Ragged:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from remat.plugin.proposal import ALL_SCHEDULES
+
+_NAME = re.compile(r"([A-Za-z]+)(?:[0-9]+(?:\.[0-9]+)*)?(?: of .*)?", re.ASCII)
+"""The name of a task or value, with or without numbers, and perhaps its module: ``B17 of 16:Bottleneck``."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Term:
         Document with more details; may be empty.
     also : tuple of str
         Synonyms, and fragments of answers that the term explains.
+    names : tuple of str
+        Letters of the names of tasks and values that it explains, with any numbers: ``Fe`` of ``Fe3`` and ``Fe3.1``.
     """
 
     name: str
@@ -33,6 +39,7 @@ class Term:
     picture: str = ""
     page: str = ""
     also: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @cache
@@ -48,18 +55,24 @@ def all_terms() -> tuple[Term, ...]:
             one.get("picture", "").strip("\n"),
             one.get("page", ""),
             tuple(one.get("also", ())),
+            tuple(one.get("names", ())),
         )
         for one in listed
     )
 
 
 def find_term(asked: str) -> Term | None:
-    """Return the term with this name or synonym, or None."""
+    """Return the term with this name or synonym, or that explains the name of a task or value; otherwise None."""
     wanted = asked.strip().lower().replace("_", " ")
     for term in all_terms():
         if wanted in (term.name, *term.also):
             return term
-    return next((term for term in all_terms() if wanted.rstrip("s") == term.name.rstrip("s")), None)
+    found = next((term for term in all_terms() if wanted.rstrip("s") == term.name.rstrip("s")), None)
+    if found is not None:
+        return found
+    name = _NAME.fullmatch(asked.strip())
+    letters = "" if name is None else name[1]
+    return next((term for term in all_terms() if letters in term.names), None)
 
 
 def terms_in(*scopes: str | None) -> tuple[str, ...]:

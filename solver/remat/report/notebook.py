@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remat.errors import MissingExtraError, OptionError
 from remat.instance import BaseInstance
+from remat.messages import counted
 from remat.report.page import page
 from remat.report.page.curves import curves_page
 from remat.report.plot import pareto, schedule
@@ -59,10 +60,12 @@ def _(what: Result) -> list[str]:
 @lines.register
 def _(what: Sweep) -> list[str]:
     over = f"over {shown_name(what.memory)}"
-    found = [f"{shown_name(what.instance_name) or '(unnamed)'}: {len(what.curves):,} time-memory curves {over}"]
+    found = [
+        f"{shown_name(what.instance_name) or '(unnamed)'}: {counted(len(what.curves), 'time-memory curve')} {over}"
+    ]
     for curve in what.curves:
         about = curve_tables.remark(curve, what.units)
-        found.append(f"  {shown_name(curve.algorithm)}: {about}; {len(curve.points):,} points")
+        found.append(f"  {shown_name(curve.algorithm)}: {about}; {counted(len(curve.points), 'point')}")
     return found if len(found) <= 5 else [*found[:4], f"  ... and {len(found) - 4} more"]
 
 

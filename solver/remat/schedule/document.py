@@ -17,7 +17,7 @@ from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.instance.lazy_text import ListText
 from remat.instance.native import native
-from remat.messages import brief, listing, nearest, unknown_memory
+from remat.messages import brief, counted, listing, nearest, unknown_memory
 from remat.schedule.reading import columns_of, read_schedule
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
@@ -142,7 +142,7 @@ class StepView(Sequence[Step]):
         return len(self.columns)
 
     def __repr__(self) -> str:
-        return f"<StepView: {len(self):,} steps>"
+        return f"<StepView: {counted(len(self), 'step')}>"
 
     @overload
     def __getitem__(self, index: int) -> Step: ...

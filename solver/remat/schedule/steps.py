@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.messages import counted
 
 WHOLE = -1
 """`amount` of a copy that takes the whole value."""
@@ -73,7 +74,7 @@ class Steps:
         return len(self.kind)
 
     def __repr__(self) -> str:
-        return f"<Steps: {len(self):,} steps>"
+        return f"<Steps: {counted(len(self), 'step')}>"
 
     def placed(self, start: NumberArray) -> Steps:
         """Return the same steps with start times."""

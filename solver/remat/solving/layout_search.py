@@ -27,7 +27,7 @@ from remat.solving.conclusion import conclude
 from remat.solving.questions.layout import Addresses, layout
 from remat.solving.result import Result
 from remat.solving.run_orders import Lifetime, OrderSearch, RunOrders
-from remat.units import Number, format_percent, format_size, format_time
+from remat.units import Number, format_budget, format_percent, format_time
 from remat.verifier import check
 
 FIRST_SHARE, SHARE, SMALLER_SHARE = 0.5, 0.3, 0.5
@@ -345,11 +345,11 @@ class _Search:
         """Describe the budget that the fastest schedule needs with addresses."""
         name, units = laid_out.layouts[-1].memory, first.units
         found = layout(first, memory=name, options={"work": QUICK_WORK}, context=self._quiet_context())
-        peak = format_size(first.peak_memory[name], units)
+        peak = format_budget(first.peak_memory[name], units)
         assert found.arena is not None
         return (
             f"a schedule with a peak of {peak} in {name} was found, in {format_time(_time(first), units)}; "
-            f"its addresses need {format_size(found.arena, units)}"
+            f"its addresses need {format_budget(found.arena, units)}"
         )
 
 

@@ -29,7 +29,7 @@ from remat.solving.batch_splitting import of_schedule
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import is_met
 from remat.solving.result import Result
-from remat.units import LARGEST_TOTAL, Number, Units, format_size, parse_number, parse_time
+from remat.units import LARGEST_TOTAL, Number, Units, format_budget, parse_number, parse_time
 from remat.verifier import Report, Subject, Violation, check, check_addresses, check_cycle, nothing_run
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ def _differences(own: dict[str, Any], used: dict[str, Any], units: Units) -> lis
                 if one != other:
                     capacities = [m.get("capacity") for m in (one, other)]
                     shown = [
-                        "unbounded" if size is None else format_size(size, units, both=True) for size in capacities
+                        "unbounded" if size is None else format_budget(size, units, both=True) for size in capacities
                     ]
                     notes.append(f"capacity of {one['name']} is {shown[1]}, the instance's is {shown[0]}")
         else:

@@ -31,7 +31,7 @@ from remat.solving.budget import Budget
 from remat.solving.hints import PORTFOLIO
 from remat.solving.problem_setup import AnyInstance, make_problem
 from remat.solving.result import Result
-from remat.units import Number, budget_to_paste, format_size
+from remat.units import Number, budget_to_paste, format_budget
 
 LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}
 """Default algorithms, with the number of storage levels that each uses; long loops take the first that can."""
@@ -271,13 +271,11 @@ def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
     if least is None:
         return f"{name} finds no schedule within it, and no minimum budget"
     memory, units = problem.machine.memories[least.memory], problem.units
-    has = "" if memory.capacity is None else f", which has {format_size(memory.capacity, units)}"
+    has = "" if memory.capacity is None else f", which has {format_budget(memory.capacity, units)}"
     several = len(problem.machine.memories) > 1
     size = budget_to_paste(least.size, units)
     ask = f"{memory.name}={size}" if several else size
     within = answer.infeasible_within or ALL_SCHEDULES
     needs = "the least is" if least.sufficient else f"for {within} no less will do than"
-    return (
-        f"{name} finds no schedule in memory {memory.name!r}{has}; {needs} {format_size(least.size, units)}: "
-        f"ask for {ask}"
-    )
+    size = format_budget(least.size, units, enough=least.sufficient)
+    return f"{name} finds no schedule in memory {memory.name!r}{has}; {needs} {size}: ask for {ask}"

@@ -34,6 +34,21 @@ def test_the_verdict_names_the_best_and_the_distance_of_the_others():
     assert told.count(". ") == 1
 
 
+def test_algorithms_without_a_schedule_are_named():
+    told = verdict(comparison_of((10, 20, None), (10, 11, None)))
+    assert told.startswith(
+        "auto is the fastest on the 2 instances and budgets that both solved: rotor needs 48.3 % more time. "
+        "periodic solved no cell. Planning"
+    )
+    text = page(comparison_of((10, 20, None), (10, 11, None)))
+    assert "on the 2 cells that both algorithms with a schedule solved." in text
+
+
+def test_small_differences_are_not_zero():
+    assert "rotor needs under 0.1 % more time, periodic" in verdict(comparison_of((10_000, 10_005, 12_000)))
+    assert "rotor needs 0.1 % more time, periodic" in verdict(comparison_of((10_000, 10_012, 12_000)))
+
+
 def test_equals_are_named_together():
     assert verdict(comparison_of((10, 10, 12))).startswith(
         "auto and rotor are equally fast on the one instance and budget that all solved: periodic needs 20.0 % more"

@@ -1,5 +1,6 @@
 """The page of a schedule in a browser: hover, zoom, find, keys, light and dark, narrow."""
 
+import random
 import re
 
 import pytest
@@ -415,13 +416,18 @@ def test_levels_of_detail_find_what_a_search_finds(opened):
 
 
 def test_figures_are_written_as_in_tables(opened):
-    from remat.units import Units, format_size, format_time, sizes_shown_as
+    from remat.units import Units, format_budget, format_size, format_time, sizes_shown_as
 
     browser = opened("chain")
     for size in (0, 1, 1023, 1024, 1536, 123_456_789, 2**40 + 2**38):
         assert browser.run(f"sizeText({size}, {{memory: 'B', base: 1024}})") == format_size(size)
         with sizes_shown_as(["1GB"]):
             assert browser.run(f"sizeText({size}, {{memory: 'B', base: 1000}})") == format_size(size)
+    drawn = random.Random(1)
+    for size in (0, 999, 1001, 123_456_789, 2**40, 2**40 + 1, *(int(10 ** drawn.uniform(0, 15)) for _ in range(40))):
+        assert browser.run(f"budgetText({size}, {{memory: 'B', base: 1024}})") == format_budget(size)
+        with sizes_shown_as(["1GB"]):
+            assert browser.run(f"budgetText({size}, {{memory: 'B', base: 1000}})") == format_budget(size)
     for time in (0, 1, 12.345678, 1000, 0.25, 98765.4321):
         for unit in ("s", "ms", "us", "ns", "unit"):
             want = format_time(time, Units(time=unit, memory="B")).replace("us", "µs")

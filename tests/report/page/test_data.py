@@ -106,7 +106,7 @@ def test_a_pipeline_has_its_operations_and_who_sends():
     # The header names the device that is fullest, which is not the first one.
     assert head["memories"][head["fullest"]]["name"] == "gpu3"
     text = page(result)
-    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (89.9 %)" in text
+    assert "fullest memory gpu3 2.285 GiB of 2.54 GiB (89.9 %)" in text
     for label in ("forward", "input gradient", "weight gradient", "transfers", "idle"):
         assert f">{label}</span>" in text
     assert "saving forward" not in text.partition("<figure>")[0]
@@ -173,6 +173,17 @@ def test_a_page_says_how_much_each_device_recomputes():
             f"<li>{name}: recomputes for {len(again.get(name, ()))} of {batches} micro-batches{spent}, idle {idle}</li>"
             in text
         )
+
+
+def test_a_page_of_a_pipeline_has_its_speed_up():
+    result = remat.solve(remat.example("uniform_p4_m8"), algorithm="zb-h1")
+    assert "makespan 54 · speed-up 3.56 on 4 devices · feasible" in page(result)
+
+
+def test_the_only_kind_at_a_peak_has_the_figure_of_the_peak():
+    result = remat.solve(remat.tree(parent=[-1], output_size=[1_000_001]), budget="2MB")
+    assert "memory: 976.6 KiB of 1.908 MiB" in page(result)
+    assert "976.6 KiB (100 %)" in page(result)
 
 
 def test_a_page_has_the_addresses():

@@ -213,6 +213,12 @@ def test_the_page_of_a_sweep_in_a_browser(sweep, tmp_path):
         peaks = [point.peak for point in sweep.curves[0].points]
         for budget in (peaks[0] - 1, peaks[0], peaks[-1] - 1, peaks[-1] + 5):
             assert browser.run(f"curves.within({budget})[0]") == sum(peak <= budget for peak in peaks) - 1
+        browser.resize(420, 800)
+        assert browser.run("document.documentElement.scrollWidth") == 420
+        # The table keeps its headings; it has no words of the table of values at a peak.
+        assert browser.run("document.querySelector('thead').offsetHeight") > 0
+        before = "getComputedStyle(document.querySelector('tbody td:nth-child(5)'), '::before').content"
+        assert browser.run(before) == "none"
         assert browser.errors == []
 
 

@@ -16,7 +16,7 @@ from remat.generate.devices import DEFAULT
 from remat.schedule.document import Run
 from remat.solving.reference_words import WITHOUT_RECOMPUTATION
 from remat.solving.result import Result
-from remat.units import Units, format_size, format_time, parse_bandwidth
+from remat.units import Units, format_budget, format_size, format_time, parse_bandwidth
 
 CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """Options of the compiler with which XLA on the CPU keeps the barriers of `jax.checkpoint`."""
@@ -59,7 +59,7 @@ class Plan:
         """The peak, the overhead, and the policy of each stage."""
         share = f"{self.overhead:.2%}".replace("-0.00%", "0.00%")
         time = format_time(self._kept, Units(time="ns"))
-        lines = [f"peak {format_size(self.peak)}, overhead {share} over the {time} {WITHOUT_RECOMPUTATION}"]
+        lines = [f"peak {format_budget(self.peak)}, overhead {share} over the {time} {WITHOUT_RECOMPUTATION}"]
         found = Counter(self._lines(self.parts, ""))
         return "\n".join([*lines, *(f"{count} x {line}" for line, count in found.items())])
 
@@ -136,7 +136,7 @@ class Checkpointed:
         result = model.solve(self.budget)
         if result.makespan is None:
             least = result.least_budget
-            known = f"; the smallest that is known is {format_size(least.size)}" if least is not None else ""
+            known = f"; the smallest that is known is {format_budget(least.size)}" if least is not None else ""
             raise JaxError(f"no policy keeps the budget of {self.budget}{known}")
         runs = [step.task for step in result.steps if isinstance(step, Run)]
         return Plan(result, tree_of(runs), model)

@@ -19,7 +19,7 @@ from remat.bridges.torch.transfers import HOST
 from remat.errors import OptionError
 from remat.instance import ChainInstance, load
 from remat.solving.entry import solve
-from remat.units import format_size
+from remat.units import format_budget, format_size
 
 
 def chain(
@@ -110,7 +110,7 @@ def _note_on_gradients(instance: ChainInstance, gradients: int) -> str:
         return ""
     return (
         f"gradients of parameters take {format_size(gradients)}, and the peak without recomputation is "
-        f"{format_size(peak)}; recomputation does not reduce gradients; with accumulate=True they exist before the "
+        f"{format_budget(peak)}; recomputation does not reduce gradients; with accumulate=True they exist before the "
         "step, and the budget does not cover them"
     )
 

@@ -18,7 +18,7 @@ from remat.bridges.torch.transfers import HOST
 from remat.messages import elided
 from remat.solving.decisions.words import module_words
 from remat.solving.problem_setup import read_share
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_budget, format_size, format_time
 
 SHOWN = 12
 """Number of modules that are listed individually."""
@@ -85,9 +85,9 @@ class Fitted:
         where = " in optimizer.step()" if plan.step_peak > plan.peak else " in forward and backward"
         reserve = plan.split.get("reserve", 0)
         beside = f", and {format_size(reserve)} in reserve" if reserve else ""
-        yield "Peak", f"{format_size(plan.whole_peak)}{where if plan.step else ''}{beside}"
+        yield "Peak", f"{format_budget(plan.whole_peak)}{where if plan.step else ''}{beside}"
         if plan.step:
-            yield "Forward, backward", format_size(plan.peak)
+            yield "Forward, backward", format_budget(plan.peak)
         moving = {name: f"{name} at the peak" for name in MOVING}
         yield from _rows({moving.get(name, name): size for name, size in plan.split.items() if name != "reserve"})
         if plan.step:

@@ -16,7 +16,7 @@ from remat.messages import LONGEST_MESSAGE
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
-from remat.units import format_size
+from remat.units import format_budget, format_size
 
 
 class TooSmallError(TorchError):
@@ -62,7 +62,7 @@ def check_step(
     if other < step["temporaries"]:
         least = needed - step["temporaries"] + other
         fits = "fits" if least <= budget else "does not fit either"
-        said += f"; {name} takes {format_size(least)} and {fits}"
+        said += f"; {name} takes {format_budget(least)} and {fits}"
     raise TooSmallError(said, proved=True)
 
 
@@ -99,7 +99,7 @@ def too_small(
     bound = result.memory_bounds["memory"]
     if least.columns is None:
         by = "" if bound.task is None else _set_by(captured, result.graph.tasks[bound.task])
-        need = format_size(bound.size + reserve, both=True)
+        need = format_budget(bound.size + reserve, both=True, enough=False)
         return f"{said}: every schedule needs at least {need}{by}"
     peak, capacity = max(least.peak_memory["memory"], sum(step.values())), limit or 0
     refuted = max(bound.size, sum(step.values()))
@@ -113,7 +113,7 @@ def too_small(
     by = _set_by(captured, least.peak_step("memory"))
     if sum(step.values()) == peak:
         by = f", set by optimizer.step() of {_named(captured, choices)}"
-    return f"{said} {format_size(peak + reserve, both=True)}{by}"
+    return f"{said} {format_budget(peak + reserve, both=True)}{by}"
 
 
 def verdict(choices: Choices, *, proved: bool, size: int | None = None) -> str:
@@ -140,9 +140,10 @@ def too_small_with_host(choices: Choices, result: Result, split: Mapping[str, in
     said = _verdict(within, proved=proved)
     if found is not None and found.proved and found.memory:
         extra = reserve if found.memory == DEVICE else 0
-        said += f": every schedule needs at least {format_size(found.need + extra, both=True)} on the {found.memory}"
+        need = format_budget(found.need + extra, both=True, enough=False)
+        said += f": every schedule needs at least {need} on the {found.memory}"
     if found is not None and DEVICE in found.budget:
-        said += f"; a schedule is found with {format_size(found.budget[DEVICE] + reserve, both=True)}"
+        said += f"; a schedule is found with {format_budget(found.budget[DEVICE] + reserve, both=True)}"
     return TooSmallError(f"{said}; {format_size(sum(split.values()))} on the device are fixed", proved=proved)
 
 

@@ -9,7 +9,7 @@ from remat.bridges.torch.costs import trained_of
 from remat.bridges.torch.optimizers import Optimizer
 from remat.bridges.torch.plans import Event
 from remat.solving.result import Result
-from remat.units import format_size
+from remat.units import format_budget, format_size
 
 STATIC = ("parameters", "buffers", "inputs", "constants", "optimizer")
 MOVING = ("gradients", "activations")
@@ -41,7 +41,7 @@ def peak_line(peak: int, split: Mapping[str, int]) -> str:
 
     at_peak = sizes(moving=True)
     parts = [part for part in (sizes(moving=False), at_peak and f"at the peak {at_peak}") if part]
-    return f"peak {format_size(peak)}: {'; '.join(parts)}"
+    return f"peak {format_budget(peak)}: {'; '.join(parts)}"
 
 
 def dominate(gradients: int, peak: int, static: int = 0) -> bool:

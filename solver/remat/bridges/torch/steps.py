@@ -34,7 +34,7 @@ from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
-from remat.units import format_size, parse_budget
+from remat.units import format_budget, format_size, parse_budget
 
 END = "@end"
 OUTSIDE = "@outside"
@@ -153,7 +153,8 @@ class Step:
         if peak + held + fixed > parse_budget(choices.budget):
             raise TooSmallError(
                 f"no schedule found within {choices.budget}: graph {len(self.calls)} of the step{where} needs "
-                f"{format_size(peak)}, and {format_size(fixed)} are fixed, {format_size(held)} saved by earlier graphs",
+                f"{format_budget(peak)}, and {format_size(fixed)} are fixed, {format_size(held)} saved by earlier "
+                "graphs",
                 proved=False,
             )
 

@@ -9,6 +9,7 @@ from remat.comparing.comparison import Comparison
 from remat.comparing.report.page import page
 from remat.comparing.report.terminal import comparison_table
 from remat.errors import OptionError
+from remat.messages import counted
 from remat.report.notebook import MOST_LETTERS, cell, framed
 from remat.report.text.readable_names import shown_name
 
@@ -17,7 +18,7 @@ def lines(comparison: Comparison) -> list[str]:
     """Return at most five lines: the number of cells, and the best algorithms."""
     standings = comparison.standings()
     solved = sum(standing.solved for standing in standings)
-    found = [f"{len(comparison.cells):,} cells of {len(standings)} algorithms, {solved:,} solved"]
+    found = [f"{counted(len(comparison.cells), 'cell')} of {counted(len(standings), 'algorithm')}, {solved:,} solved"]
     for standing in standings[:4]:
         ratio = "" if standing.ratio_to_best is None else f", {standing.ratio_to_best:.4f} of the best makespan"
         found.append(f"  {shown_name(standing.algorithm)}: {standing.solved:,} of {standing.cases:,} solved{ratio}")

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.tables import remedy, units_of
+from remat.messages import counted
 from remat.report.text.readable_names import shown_name
 from remat.units import format_time
 from remat.version import __version__
@@ -42,7 +43,7 @@ def circumstances(command: Sequence[str], limits: Sequence[tuple[str, object]]) 
     return [
         ("command", shlex.join(["remat", *command])),
         ("date", datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")),
-        ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
+        ("machine", f"{platform.system()} {platform.machine()}, {counted(os.cpu_count() or 1, 'core')}"),
         ("versions", ", ".join(releases)),
         ("limits of each job", ", ".join(f"{label} {value}" for label, value in limits if value is not None)),
     ]
@@ -86,12 +87,12 @@ def _statement(comparison: Comparison, cells: Sequence[Cell]) -> tuple[str, str,
     if not solved:
         if any(cell.answer.outcome is Outcome.INFEASIBLE for cell in cells):
             return "proved that no schedule exists", remedy(cells), ""
-        who = f"{len(names)} algorithm{'' if len(names) == 1 else 's'}"
+        who = counted(len(names), "algorithm")
         return f"{who} found no schedule, without a proof that none exists", remedy(cells), ""
     unbeaten = comparison.winners(cells)
     winners, best = list(dict.fromkeys(cell.job.algorithm for cell in unbeaten)), unbeaten[0]
     assert best.answer.makespan is not None
-    who = " and ".join(winners) if len(winners) <= 2 else f"{winners[0]} and {len(winners) - 1} others"
+    who = " and ".join(winners) if len(winners) <= 2 else f"{winners[0]} and {counted(len(winners) - 1, 'other')}"
     time = format_time(best.answer.makespan, units_of(best))
     if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells):
         quality = "proved optimal"

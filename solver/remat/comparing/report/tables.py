@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorithm, geometric_mean
 from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
-from remat.units import Units, format_limit, format_percent, format_size, format_time, size_to_paste
+from remat.units import Units, format_budget, format_percent, format_time, size_to_paste
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -85,12 +85,13 @@ def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
     """Describe the cells on which algorithms are ranked."""
     where = f"{ranking.family}: " if ranking.family else ""
     if not ranking.common:
-        return f"{where}no cell was solved by all {len(ranking.ranks)} algorithms; ranked by solved cells"
-    cells = "cell" if ranking.common == 1 else "cells"
+        return f"{where}no cell was solved by all {counted(len(ranking.ranks), 'algorithm')}; ranked by solved cells"
     over = f"{comparison.baseline}'s" if comparison.baseline else "the best"
     count = len(ranking.ranks)
-    every = {1: ranking.ranks[0].algorithm, 2: "both algorithms"}.get(count, f"all {count} algorithms")
-    return f"{where}mean makespan over {over} on the {ranking.common:,} {cells} that {every} solved"
+    every = ranking.ranks[0].algorithm if count == 1 else "both algorithms" if count == 2 else f"all {count} algorithms"
+    if count > 1 and comparison.without_schedule(ranking.family):
+        every += " with a schedule"
+    return f"{where}mean makespan over {over} on the {counted(ranking.common, 'cell')} that {every} solved"
 
 
 def ranking_rows(ranking: Ranking) -> list[list[str]]:
@@ -113,7 +114,7 @@ def budget_text(cell: Cell) -> str:
     given, capacity = cell.job.budget, cell.job.capacity
     if not given or capacity is None:
         return given
-    size = format_size(capacity, units_of(cell))
+    size = format_budget(capacity, units_of(cell))
     if given.endswith("%"):
         return f"{given} = {size}"
     return size if given.replace(",", "").isdigit() else given
@@ -229,7 +230,7 @@ def remedy(cells: Sequence[Cell], *, to_paste: bool = True) -> str:
     units = units_of(cells[0])
 
     def shown(size: int, *, up: bool) -> str:
-        plain, decimal = format_limit(size, units, up=up), size_to_paste(size, units, up=up)
+        plain, decimal = format_budget(size, units, enough=up), size_to_paste(size, units, up=up)
         if not to_paste:
             return plain
         return decimal if decimal == plain.replace(",", "") else f"{decimal} ({plain})"
@@ -293,7 +294,7 @@ def refusals(comparison: Comparison, most: int = 10) -> list[str]:
         (cell.job.algorithm, cell.answer.detail) for cell in comparison if cell.answer.outcome is Outcome.REFUSED
     )
     lines = [
-        f"{printable(name)}: {printable(detail[:200]) or 'no reason given'} ({count:,} cell{'s' if count > 1 else ''})"
+        f"{printable(name)}: {printable(detail[:200]) or 'no reason given'} ({counted(count, 'cell')})"
         for (name, detail), count in counts.most_common(most)
     ]
     return [*lines, f"and {len(counts) - most} more"] if len(counts) > most else lines
@@ -348,6 +349,9 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def peak_text(cell: Cell) -> str:
-    """Return a cell's peaks in readable form."""
+    """Return a cell's peaks in readable form: of the memories in use, and without a name if there is only one."""
     units = units_of(cell)
-    return ", ".join(f"{name}: {format_size(size, units)}" for name, size in cell.answer.peak_memory.items())
+    peaks = {name: size for name, size in cell.answer.peak_memory.items() if size} or cell.answer.peak_memory
+    if len(cell.answer.peak_memory) == 1:
+        return format_budget(next(iter(peaks.values())), units)
+    return ", ".join(f"{name}: {format_budget(size, units)}" for name, size in peaks.items())

@@ -21,7 +21,7 @@ from remat.comparing.report.tables import (
     standings_rows,
 )
 from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.report.text.columns import WIDEST, fitted, room, text_width
 
 MOST_COLUMNS = 8
@@ -55,7 +55,7 @@ def comparison_table(comparison: Comparison) -> str:
         parts.append(f"{relative_to(comparison)} (* proved optimal):")
     parts.append(text_table(header, rows[:MOST_ROWS], left=2))
     if len(rows) > MOST_ROWS:
-        parts.append(f"... and {len(rows) - MOST_ROWS} rows more: in the output folder, or as csv")
+        parts.append(f"... and {counted(len(rows) - MOST_ROWS, 'row')} more: in the output folder, or as csv")
     failed = problems(comparison)
     if failed:
         parts.append("\n".join(["failures:", *(f"  {line}" for line in failed)]))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat.comparing.comparison import Comparison, Ranking, Standing
+from remat.messages import counted
 from remat.plugin import registry
 from remat.solving.auto import AUTO
 from remat.units import format_percent, format_time
 
 EQUAL = 5e-5
 """Means whose ratio differs by less than this are equal in all tables."""
+
+LEAST_SHOWN = 0.001
+"""Smaller differences would be printed as 0.0 %."""
 
 MOST_OTHERS = 8
 """Maximum number of algorithms in a sentence; the tables contain all."""
@@ -38,7 +42,9 @@ def verdict(comparison: Comparison) -> str:
     best = " ".join(_best(ranking, comparison) for ranking in rankings[:MOST_OTHERS])
     standings = [standing for standing in comparison.standings() if standing.cases > standing.refused]
     times = _listed([f"{one.algorithm} {format_time(one.seconds)}" for one in standings])
-    return f"{best} Planning took in all: {times}."
+    left = comparison.without_schedule()
+    none = f" {_listed(left)} solved no cell." if left else ""
+    return f"{best}{none} Planning took in all: {times}."
 
 
 def _best(ranking: Ranking, comparison: Comparison) -> str:
@@ -47,23 +53,30 @@ def _best(ranking: Ranking, comparison: Comparison) -> str:
     first = ranking.ranks[0]
     if len(ranking.ranks) == 1:
         proved = sum(one.proved for one in _standings(comparison, ranking) if one.algorithm == first.algorithm)
-        return f"{where}{first.algorithm} solved {first.solved:,} of {first.cells:,} cells, {proved:,} proved optimal."
+        cells = counted(first.cells, "cell")
+        return f"{where}{first.algorithm} solved {first.solved:,} of {cells}, {proved:,} proved optimal."
     if not ranking.common or first.ratio is None:
         most = max(ranking.ranks, key=lambda rank: rank.solved)
-        told = f"no instance was solved by all {len(ranking.ranks)} algorithms at the same budget"
+        told = f"no instance was solved by all {counted(len(ranking.ranks), 'algorithm')} at the same budget"
         return f"{_begun(where, told)}; {most.algorithm} solved most cells, {most.solved:,} of {most.cells:,}."
     equal = [rank for rank in ranking.ranks if rank.ratio is not None and rank.ratio <= first.ratio * (1 + EQUAL)]
     others = [rank for rank in ranking.ranks if rank not in equal]
     whom = " and ".join(filter(None, (", ".join(rank.algorithm for rank in equal[:-1]), equal[-1].algorithm)))
     where_all = f"the {ranking.common:,} instances and budgets" if ranking.common > 1 else "the one instance and budget"
-    head = f"{where}{whom} {'is' if len(equal) == 1 else 'are equally'} the fastest on {where_all} that all solved"
+    both = "both" if len(ranking.ranks) == 2 else f"all {len(ranking.ranks)}"
+    every = both if comparison.without_schedule(ranking.family) else "all"
+    head = f"{where}{whom} {'is' if len(equal) == 1 else 'are equally'} the fastest on {where_all} that {every} solved"
     head = head.replace("equally the fastest", "equally fast")
     slower = [
-        f"{rank.algorithm} needs {format_percent(rank.ratio / first.ratio - 1)} more time"
+        f"{rank.algorithm} needs {_more(rank.ratio / first.ratio - 1)} more time"
         for rank in others
         if rank.ratio is not None
     ]
     return f"{head}{': ' if slower else ''}{_listed(slower)}."
+
+
+def _more(share: float) -> str:
+    return format_percent(share) if share >= LEAST_SHOWN else f"under {format_percent(LEAST_SHOWN)}"
 
 
 def _begun(where: str, text: str) -> str:
@@ -85,10 +98,15 @@ def _listed(parts: list[str]) -> str:
 def about_algorithms(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each algorithm, in the order of the tables, with what it is."""
     known = {algorithm.name: algorithm for algorithm in (AUTO, *registry.algorithms())}
+    jobs = {cell.job.algorithm: cell.job for cell in comparison}
     for standing in comparison.standings():
-        algorithm = known.get(standing.algorithm)
-        if algorithm is not None and algorithm.summary:
-            yield standing.algorithm, algorithm.summary
+        job = jobs[standing.algorithm]
+        algorithm = known.get(job.solver)
+        summary = "" if algorithm is None else algorithm.summary
+        options = ", ".join(f"{name}={value}" for name, value in job.options.items())
+        asked = f"{job.registered}{f' with {options}' if options else ''}".strip()
+        if summary:
+            yield standing.algorithm, f"{asked}: {summary}" if asked else summary
 
 
 def table_legend(comparison: Comparison, ratio: str) -> list[str]:

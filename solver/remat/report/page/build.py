@@ -12,12 +12,12 @@ from typing import Any
 
 from remat.documents import write_text
 from remat.errors import OptionError
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.plugin.proposal import Status
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
-from remat.report.text.run_times import limiting_lines, overhead_line, rank_lines, recompute_lines
+from remat.report.text.run_times import limiting_lines, overhead_line, rank_lines, recompute_lines, speed_up_words
 from remat.report.text.summary import summary
 from remat.report.views.composition import Extra, labels_of
 from remat.report.views.kinds import STACKED, Kind
@@ -26,7 +26,7 @@ from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import MOST_STEPS, decision_words
 from remat.solving.result import Result
-from remat.units import format_percent, format_size, format_sizes, format_time
+from remat.units import format_budget, format_percent, format_sizes, format_time
 from remat.version import __version__
 
 SCRIPTS = ("figures.js", "page.js", "panels.js", "pointer.js")
@@ -107,7 +107,7 @@ def page(result: Result) -> str:
 
 _RESIDENTS = (
     '<section><h2 id="when"></h2><p class="soft">Largest first. Point at the picture for any other instant.</p>'
-    '<div class="scroll"><table>'
+    '<div class="scroll"><table class="values">'
     "<thead><tr><th>value<th>size<th>share<th>use<th>since, made by<th>waits for<th>until</tr></thead>"
     '<tbody id="residents"></tbody></table></div><p class="soft" id="more"></p></section>'
 )
@@ -167,6 +167,8 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
         yield " ".join(overhead_line(result, report))
+    if result.orders is not None and report.steady is None and (speed_up := speed_up_words(result, report)):
+        yield f"speed-up {speed_up}"
     within = result.optimal_within if result.status is Status.FEASIBLE else None
     yield f"{result.status}{f', optimal within {within}' if within else ''}"
     yield from (" ".join(line) for line in rank_lines(result.instance))
@@ -183,8 +185,8 @@ def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
     size = report.peaks[name].size
     fullest = "fullest memory " if len(result.machine.memories) > 1 else "peak of "
     limit = _limit(size, memory.capacity, result)
-    yield f"{fullest}{shown_name(name)} {format_size(size, units)}{limit}{_when(head, head['fullest'], result)}"
-    yield f"{len(result.steps):,} steps"
+    yield f"{fullest}{shown_name(name)} {format_budget(size, units)}{limit}{_when(head, head['fullest'], result)}"
+    yield counted(len(result.steps), "step")
     yield f"verified by remat {__version__}"
 
 
@@ -223,7 +225,7 @@ def _of_devices(result: Result) -> list[str]:
         again = len({row.micro_batch for row in own})
         time = f" ({format_time(sum(row.recompute_time for row in own), result.units)})" if own else ""
         idle = format_percent(float(report.idle.get(name, 0)) / (float(report.makespan) or 1.0))
-        work = f"recomputes for {again} of {batches} micro-batches{time}, " if any_again else ""
+        work = f"recomputes for {again} of {counted(batches, 'micro-batch')}{time}, " if any_again else ""
         told.append(f"{shown_name(name)}: {work}idle {idle}")
     return told
 
@@ -331,7 +333,7 @@ def _memory_legend(
 
 def _in_words(head: Mapping[str, Any], result: Result) -> str:
     peaks = (
-        f"{memory['name']} peaks at {format_size(memory['peak'], result.units)} ({memory['cause']})"
+        f"{memory['name']} peaks at {format_budget(memory['peak'], result.units)} ({memory['cause']})"
         for memory in head["memories"]
         if memory["peak"]
     )
@@ -347,19 +349,20 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
     used = [memory for memory in head["memories"] if memory["peak"]]
     used.sort(key=lambda memory: -memory["peak"] / (memory["capacity"] or math.inf))
     if len(used) > MOST_PEAKS:
-        yield f'<p class="soft">The {MOST_PEAKS} fullest of {len(used)} memories.</p>'
+        yield f'<p class="soft">The {MOST_PEAKS} fullest of {counted(len(used), "memory")}.</p>'
     for memory in used[:MOST_PEAKS]:
         peak = memory["peak"]
         parts = "".join(
             f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{labels[Kind(int(kind))]}"></i>'
             for kind, size in memory["at_peak"].items()
         )
-        shown = format_sizes([*memory["at_peak"].values()], result.units)
+        sizes = [*memory["at_peak"].values()]
+        shown = format_sizes(sizes, result.units) if len(sizes) > 1 else [format_budget(peak, result.units)]
         words = ", ".join(
             f"{labels[Kind(int(kind))]} {size} ({100 * share / peak:.0f} %)"
             for size, (kind, share) in zip(shown, memory["at_peak"].items(), strict=True)
         )
-        size = f"{format_size(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
+        size = f"{format_budget(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
         title = f"{memory['name']}: {size}{_when(head, head['memories'].index(memory), result)}"
         yield f'<p><b>{escape(title)}</b></p><div class="parts">{parts}</div><p class="soft">{escape(words)}</p>'
 
@@ -368,7 +371,7 @@ def _limit(size: int, capacity: int | None, result: Result) -> str:
     if capacity is None:
         return ""
     share = 1000 * size // max(capacity, 1) / 10  # rounded down, so that 100 % means everything
-    return f" of {format_size(capacity, result.units)} ({share:.1f} %)"
+    return f" of {format_budget(capacity, result.units)} ({share:.1f} %)"
 
 
 def _help() -> str:

@@ -15,7 +15,7 @@ from remat.report.text.curve_tables import HEADER, remark, rows_of
 from remat.report.text.readable_names import shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, usual_top
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_percent, format_size, format_time, shown_base, size_scale
+from remat.units import format_budget, format_percent, format_time, shown_base, size_scale
 
 
 def write_curves(sweep: Sweep, path: str | os.PathLike[str]) -> None:
@@ -101,8 +101,8 @@ def _described(sweep: Sweep, shown: Sequence[Curve]) -> dict[str, object]:
 def _texts(curve: Curve, sweep: Sweep) -> Iterator[str]:
     for point in curve.points:
         overhead = "" if point.overhead is None else f", overhead {format_percent(point.overhead)}"
-        finder = "" if point.algorithm == curve.algorithm else f" by {shown_name(point.algorithm)}"
-        peak, time = format_size(point.peak or 0, sweep.units), format_time(point.makespan or 0, sweep.units)
+        finder = "" if point.algorithm in (curve.algorithm, curve.registered) else f" by {shown_name(point.algorithm)}"
+        peak, time = format_budget(point.peak or 0, sweep.units), format_time(point.makespan or 0, sweep.units)
         yield f"{time}{overhead}, peak {peak}, {point.status}{finder}"
 
 

@@ -161,12 +161,20 @@ const WITH_COMMAS = new Intl.NumberFormat("en", {maximumFractionDigits: 15});
 
 const SIZES = {1000: ["B", "kB", "MB", "GB", "TB", "PB", "EB"], 1024: ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]};
 
-/** A size in the unit that suits it, or that suits another size beside it. */
-function sizeText(size, {memory, base}, beside = size) {
+/** A size in the unit that suits it. */
+function sizeText(size, {memory, base}) {
   if (memory === "unit") return Math.round(size).toLocaleString("en");
   let power = 0;
-  while (power < 6 && Math.abs(beside) >= base ** (power + 1)) power++;
+  while (power < 6 && Math.abs(size) >= base ** (power + 1)) power++;
   return power ? `${digits(size / base ** power, 4)} ${SIZES[base][power]}` : `${Math.round(size)} B`;
+}
+
+/** A budget or a peak, rounded up at the last digit: a schedule for it fits what is printed. */
+function budgetText(size, units) {
+  const text = sizeText(size, units), [number, name] = text.split(" "), {memory, base} = units;
+  const power = memory === "unit" ? 0 : SIZES[base].indexOf(name);
+  if (!power || Number(number) * base ** power >= size * (1 - 1e-14)) return text;
+  return `${digits(Number(number) + 10 ** (Math.floor(Math.log10(Number(number))) - 3), 4)} ${name}`;
 }
 
 const SECONDS = {s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9};
@@ -198,4 +206,4 @@ function sizeTicks(most, {memory, base}, count = 4) {
   return {ticks: found.map(tick => tick * factor), factor, unit: ` ${SIZES[base][power]}`};
 }
 
-if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, timeText, ticks, sizeTicks};
+if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, budgetText, timeText, ticks, sizeTicks};

@@ -88,6 +88,7 @@ class Page {
   }
   time(ticks) { return timeText(ticks * this.head.tick, this.head.units.time); }
   size(bytes) { return sizeText(bytes, this.head.units); }
+  budget(bytes) { return budgetText(bytes, this.head.units); }
 
   // ------------------------------------------------------------------------------------------ layout
 
@@ -215,17 +216,18 @@ class Page {
   drawPeak(pen, {memory, top}, y, limited) {
     const at = this.peakTime(memory), x = this.x(at), {peak, capacity, moments} = memory, end = LEFT + this.across;
     const inside = x >= LEFT - 1 && x <= end + 1, free = capacity - peak;
-    const below = capacity === null ? ", no limit" : free ? `, ${sizeText(free, this.head.units, peak)} below the budget` : ", all of the budget";
+    const below = capacity === null ? ", no limit" : free ? `, ${this.size(free)} below the budget` : ", all of the budget";
     pen.font = `bold 11px ${this.font}`;
     const when = ` at ${this.time(at)}${moments > 1 ? ` (first of ${moments.toLocaleString("en")})` : ""}`;
-    const said = [`${this.size(peak)}${when}${below}: ${memory.cause}`, `${this.size(peak)}${when}${below}`, `${this.size(peak)}${below}`, this.size(peak)];
+    const most = this.budget(peak);
+    const said = [`${most}${when}${below}: ${memory.cause}`, `${most}${when}${below}`, `${most}${below}`, most];
     const text = said.map(one => `${x < LEFT - 1 ? "◂ " : ""}peak ${one}${!inside && x > LEFT ? " ▸" : ""}`)
       .find((one, k) => k === 3 || pen.measureText(one).width < this.across);
     const room = pen.measureText(text).width, begin = Math.max(LEFT, Math.min(x + 4, end - room));
     this.label(pen, text, begin, top + 7, "left", "ink");
     pen.font = `11px ${this.font}`;
     if (limited) {
-      const name = `budget ${this.size(capacity)}`, wide = pen.measureText(name).width;
+      const name = `budget ${this.budget(capacity)}`, wide = pen.measureText(name).width;
       const left = begin + room + 12 + wide < end ? end - wide : LEFT + 4;
       if (left > begin + room || left + wide < begin) this.label(pen, name, left, top + 7, "left", "budget");
     }

@@ -257,7 +257,7 @@ Object.assign(Page.prototype, {
     pen.globalAlpha = 1;
     const above = ((boxes.size / memory.peak - 1) * 100).toFixed(2);
     const share = boxes.size > memory.peak ? memory.peak ? `, ${above} % above the peak` : "" : ", no more than the peak";
-    this.label(pen, `arena ${this.size(boxes.size)}${share}`, LEFT + 4, top + 7, "left", "ink");
+    this.label(pen, `arena ${this.budget(boxes.size)}${share}`, LEFT + 4, top + 7, "left", "ink");
     this.label(pen, "addresses", LEFT - 6, top + 7, "right", "ink");
   },
 
@@ -280,7 +280,8 @@ Object.assign(Page.prototype, {
     this.lives().forEach((k, row) => {
       const top = this.livesTop + 16 + row * LIFE, middle = top + LIFE / 2, value = this.columns.value[k], colour = this.colours.kinds[this.kindOf(k)];
       const left = clip(this.x(begin[k])), until = clip(this.x(end[k])), name = names[row];
-      const size = `${labels[row] === name ? "" : `${name}: `}${this.size(this.columns.size[value])}, ${this.head.kinds[this.columns.kind[k]].label}`;
+      const kind = this.head.kinds[this.columns.kind[k]].label, told = kind === "values" ? "" : `, ${kind}`;
+      const size = `${labels[row] === name ? "" : `${name}: `}${this.size(this.columns.size[value])}${told}`;
       this.label(pen, labels[row], LEFT - 6, middle, "right", "ink");
       pen.fillStyle = colour;
       if (this.x(end[k]) > LEFT && this.x(begin[k]) < right) pen.fillRect(left, top + 2, Math.max(until - left, 1), LIFE - 4);

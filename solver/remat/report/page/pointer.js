@@ -251,7 +251,7 @@ Object.assign(Page.prototype, {
     const about = kind === undefined ? "" : `, ${this.legend[kind].label}`, total = memory.total[upper(memory.time, time) - 1];
     const when = peak ? `At the peak of ${memory.name}, ${this.time(time)}` : `${memory.name} at ${this.time(time)}`;
     const first = peak && memory.moments > 1 ? `, the first of ${memory.moments.toLocaleString("en")} such moments` : "";
-    const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs${first}` : "";
+    const all = peak ? `, ${this.budget(memory.peak)} while ${memory.cause} runs${first}` : "";
     document.getElementById("when").textContent = `${when}${about}: ${found.length.toLocaleString("en")} values${memory.static ? " and static memory" : ""}${all}`;
     const sizeOf = group => group.reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
     const {groups, alone} = this.together(found), listed = [...groups, ...alone.slice(0, MOST_LISTED).map(k => [k])];

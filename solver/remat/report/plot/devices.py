@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from remat.graph.taskgraph import IntArray
+from remat.messages import counted
 from remat.report.palette import LIGHT, Role
 from remat.report.plot.style import (
     LEFT,
@@ -146,7 +147,7 @@ def _notes(result: Result, found: Passes, count: int) -> Iterator[str]:
     if len(found.phase) > MOST_BARS:
         yield f"the first {MOST_BARS:,} operations"
     if len(result.machine.processors) > count:
-        yield f"the first {count} of {len(result.machine.processors)} devices"
+        yield f"the first {count} of {counted(len(result.machine.processors), 'device')}"
 
 
 def _draw_rows(axes: Axes, result: Result, found: Passes, factor: float, count: int) -> None:

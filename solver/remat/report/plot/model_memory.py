@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from remat.report.palette import LIGHT, Role, ink_on
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, add_legend, count_ticks, save_figure
 from remat.report.text.model_memory import Asked, blocks_of, split_of, verdicts
-from remat.units import format_size, size_scale
+from remat.units import format_budget, format_size, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +91,7 @@ def _draw(asked: Asked) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.axvline(asked.budget / factor, color=LIGHT[Role.BUDGET], linewidth=1.3, linestyle=(0, (6, 3)), zorder=4)
     axes.annotate(
-        f"budget {format_size(asked.budget)}",
+        f"budget {format_budget(asked.budget)}",
         (asked.budget / factor, 1),
         xycoords=("data", "axes fraction"),
         xytext=(0, 3),

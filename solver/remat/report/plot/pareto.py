@@ -24,7 +24,7 @@ from remat.report.plot.style import (
 from remat.report.text.readable_names import shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks, usual_top
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_percent, format_size, format_time, shown_base, size_scale
+from remat.units import format_budget, format_percent, format_time, shown_base, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -241,7 +241,7 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
     if curve.least is not None and label:
         style: dict[str, Any] = {"color": colour, "fontsize": 7.5, "rotation": 90, "ha": "right", "va": "bottom"}
         axes.annotate(
-            f"minimum {format_size(curve.least.size, sweep.units)}",
+            f"minimum {format_budget(curve.least.size, sweep.units, enough=curve.least.sufficient)}",
             (sizes[0], axes.get_ylim()[0]),
             xytext=(-2, 4),
             textcoords="offset points",
@@ -255,7 +255,7 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
         share = curve.knee.overhead
         overhead = "" if share is None else f", {'+' if share > 0 else ''}{format_percent(share)}"
         axes.annotate(
-            f"knee {format_size(curve.knee.peak or 0, sweep.units)}{overhead}",
+            f"knee {format_budget(curve.knee.peak or 0, sweep.units)}{overhead}",
             (x, y),
             xytext=(8, 7 + marks.lift(x, y)),
             textcoords="offset points",

@@ -46,7 +46,7 @@ from remat.report.views.resources import occupied
 from remat.report.views.slices import busy_shares, fullest_of_slices, widest_places
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
-from remat.units import format_size, size_scale
+from remat.units import format_budget, format_size, size_scale
 from remat.verifier import Report
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class _Picture:
         highest = peak.size
         right_half = self._peak_time(name) > 0.5 * self.span
         if memory.capacity is not None:
-            label = f"budget {format_size(memory.capacity, self.result.units)}"
+            label = f"budget {format_budget(memory.capacity, self.result.units)}"
             if memory.capacity <= 3 * max(peak.size, 1):
                 highest = max(highest, memory.capacity)
                 axes.axhline(memory.capacity / factor, color=_BUDGET, linewidth=1.3, linestyle=(0, (6, 3)))
@@ -326,7 +326,7 @@ class _Picture:
         x, y = self._peak_time(name) / self.scale.factor, peak.size / factor
         axes.plot([x], [y], marker="o", markersize=4.5, color=_BUDGET, clip_on=False, zorder=5)
         axes.annotate(
-            f"peak {format_size(peak.size, self.result.units)}{self._below(name)}: {self._step_name(peak.step)}",
+            f"peak {format_budget(peak.size, self.result.units)}{self._below(name)}: {self._step_name(peak.step)}",
             (x, y),
             xycoords="data",
             xytext=(x, 0.985),

@@ -14,13 +14,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of, labels_of
 from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.words import main_decision
 from remat.solving.result import Result
-from remat.units import Units, format_percent, format_size, format_time
+from remat.units import Units, format_budget, format_percent, format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -244,7 +244,7 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     parts.append(str(result.status))
     if result.lower_bound and result.gap:
         parts.append(f"gap to the lower bound {format_percent(result.gap)}")
-    parts.append(f"{len(result.steps):,} steps")
+    parts.append(counted(len(result.steps), "step"))
     if about:
         parts.append(about)
     figure.text(LEFT, (under + 0.42) / height, "  ·  ".join(parts), **soft)
@@ -284,7 +284,7 @@ def peak_in_words(result: Result) -> str:
     text = f"{what} {shown_name(name)} {peak_text(result, name)}" + (f": {words}" if len(kinds) > 1 else "")
     others = [other for other in used if other != name]
     if len(others) == 1:
-        size = format_size(result.report.peaks[others[0]].size, result.units)
+        size = format_budget(result.report.peaks[others[0]].size, result.units)
         text += f"  ·  peak of {shown_name(others[0])} {size}"
     return text
 
@@ -294,8 +294,8 @@ def peak_text(result: Result, name: str) -> str:
     assert result.report is not None
     size = result.report.peaks[name].size
     capacity = result.machine.memories[result.machine.memory_index[name]].capacity
-    limit = "" if capacity is None else f" of {format_size(capacity, result.units)}"
-    return f"{format_size(size, result.units)}{limit}"
+    limit = "" if capacity is None else f" of {format_budget(capacity, result.units)}"
+    return f"{format_budget(size, result.units)}{limit}"
 
 
 @cache

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.instance import AdjointInstance
+from remat.messages import counted
 from remat.report.palette import LEVELS, LIGHT, OF_FATE, OF_KIND, OF_STAY, Role, ink_on
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
@@ -25,7 +26,7 @@ from remat.report.views.slices import coverage, slice_maxima
 from remat.report.views.stages import Fate, Stages, stages_of
 from remat.report.views.task_index_ranges import ChainLayout, TreeLayout
 from remat.solving.result import Result
-from remat.units import format_size, size_scale
+from remat.units import format_budget, format_size, size_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +139,11 @@ def _stages(result: Result, layout: ChainLayout) -> Figure:
 
 
 def _stage_notes(found: Stages, what: str, added: str) -> list[str]:
-    notes = [f"{found.recomputations:,} forwards recomputed"] if found.recomputations else ["nothing is recomputed"]
+    notes = (
+        [f"{counted(found.recomputations, 'forward')} recomputed"]
+        if found.recomputations
+        else ["nothing is recomputed"]
+    )
     most = int(np.diff(found.first).max())
     return [*notes, f"{most} {what} in a column: {added} added up, most runs"] if most > 1 else notes
 
@@ -307,7 +312,11 @@ def _tree(result: Result, layout: TreeLayout) -> Figure:
     volume = format_size(found.volume, result.units)
     whole = format_size(int(result.graph.size.sum()), result.units)
     count = int((found.spilled > 0).sum())
-    label = f"spilled: {volume} of {whole}, from {count:,} of {nodes:,} nodes" if count else f"{nodes:,} nodes in core"
+    label = (
+        f"spilled: {volume} of {whole}, from {count:,} of {counted(nodes, 'node')}"
+        if count
+        else f"{counted(nodes, 'node')} in core"
+    )
     add_legend(
         figure, {label: _SPILLED if count else _IN_CORE}, ["as wide as the outputs of the subtree together"], total
     )
@@ -400,7 +409,7 @@ def _values(result: Result) -> Figure:
     count_ticks(axes.xaxis)
     legend = {stay.label: STAYS[stay] for stay in Stay if (found.kind == stay).any()}
     how = "packed in the working memory, the longest below" if packed else "in order of first appearance"
-    add_legend(figure, legend, [f"{len(found.values):,} values, as high as they are large, {how}"], total)
+    add_legend(figure, legend, [f"{counted(len(found.values), 'value')}, as high as they are large, {how}"], total)
     return figure
 
 
@@ -477,10 +486,10 @@ def _addresses(result: Result) -> Figure:
     legend = {labels[kind]: KINDS[kind] for kind in STACKED if kind in used}
     if any(found.static or found.arena.reserved for found in shown):
         legend["static or reserved"] = LIGHT[Role.ELSEWHERE]
-    notes = [f"{sum(len(found.kind) for found in shown):,} residencies"]
+    notes = [counted(sum(len(found.kind) for found in shown), "residency")]
     for found in shown:
         name = result.machine.memories[found.arena.memory].name
-        size, peak = (format_size(size, result.units) for size in (found.arena.size, result.report.peaks[name].size))
+        size, peak = (format_budget(size, result.units) for size in (found.arena.size, result.report.peaks[name].size))
         notes.append(f"arena of {shown_name(name)} {size}, peak {peak}")
     add_legend(figure, legend, notes, total)
     return figure

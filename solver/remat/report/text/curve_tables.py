@@ -13,7 +13,7 @@ from remat.report.text.readable_names import shown_name
 from remat.report.text.shortfall_lines import OPTION
 from remat.report.text.summary import ending
 from remat.solving.questions.curves import Curve, Point, Sweep
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_budget, format_time
 
 HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")
 BEATEN = "beaten"
@@ -81,8 +81,8 @@ def rows_of(curve: Curve, units: Units, *, devices: bool = False) -> Iterator[tu
     on_curve = {id(point) for point in curve.points}
     for point in curve.answers:
         yield (
-            "none" if point.budget is None else format_size(point.budget, units),
-            "-" if point.peak is None else format_size(point.peak, units),
+            "none" if point.budget is None else format_budget(point.budget, units, enough=point.solved),
+            "-" if point.peak is None else format_budget(point.peak, units),
             "-" if point.makespan is None else format_time(point.makespan, units),
             _speed_up(point) if devices else "-" if point.overhead is None else _percent(point.overhead, "+"),
             "-" if point.recompute_time is None else format_time(point.recompute_time, units),
@@ -103,12 +103,13 @@ def proof_of_minimum(scope: str | None) -> str:
 
 def remark(curve: Curve, units: Units, option: str = OPTION) -> str:
     """Describe the curve's end and its knee in one line."""
-    parts = []
+    options = ", ".join(f"{name}={value}" for name, value in curve.options.items())
+    parts = [" with ".join(filter(None, (curve.registered, options)))] if curve.registered else []
     least = curve.least
     if least is None:
         parts.append("no schedule was found")
     else:
-        size = format_size(least.size, units, both=True)
+        size = format_budget(least.size, units, both=True, enough=least.sufficient)
         if least.sufficient:
             proof = proof_of_minimum(least.proved_within)
             parts.append(f"minimum budget {size}{proof}")
@@ -117,7 +118,7 @@ def remark(curve: Curve, units: Units, option: str = OPTION) -> str:
             within = "" if whole else f"within {least.proved_within}, "
             parts.append(f"no schedule; {within}the budget is at least {size}")
     if curve.knee is not None:
-        parts.append(f"knee at {format_size(curve.knee.peak or 0, units)}")
+        parts.append(f"knee at {format_budget(curve.knee.peak or 0, units)}")
     if curve.exhaustive:
         parts.append("all breakpoints")
     if curve.termination is not Termination.COMPLETED:

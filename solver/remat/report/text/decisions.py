@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from remat.messages import article, elided, printable
 from remat.report.text.comma_separated import to_csv
 from remat.solving.decisions.phrases import ranges
+from remat.solving.decisions.values import DECISIONS
 from remat.units import Number, Units, format_size, format_time
 
 if TYPE_CHECKING:
@@ -28,11 +30,20 @@ LONGEST = 36
 
 
 def decisions_table(result: Result) -> str:
-    """Return one line for each value, and a line of totals. Columns without an entry are left out."""
-    decisions = result.decisions
+    """Return one line for each value, and a line of totals. Columns without an entry are left out.
+
+    Of values that wait elsewhere only as inputs or outputs, the decision names this memory: nothing offloads them.
+    """
+    from remat.solving.decisions.groups import homes_of
+
+    decisions, homes = result.decisions, homes_of(result)
     if not len(decisions):
         return "no schedule, and so no decisions"
-    return _table(HEADINGS, [_row(one, result) for one in decisions], repr(decisions))
+    shown = {one.value: f"home in {homes[one.value]}" if one.value in homes else one.decision for one in decisions}
+    counts = Counter(shown.values())
+    order = [*(name for name in DECISIONS if name in counts), *(name for name in counts if name not in DECISIONS)]
+    totals = ", ".join(f"{printable(name)}: {counts[name]:,}" for name in order)
+    return _table(HEADINGS, [_row(one, shown[one.value], result) for one in decisions], totals)
 
 
 def stages_table(result: Result) -> str:
@@ -49,7 +60,7 @@ def stages_table(result: Result) -> str:
     if not len(decisions):
         return "no schedule, and so no decisions"
     rows = [_stage_row(one, result) for one in decisions]
-    return _table(STAGE_HEADINGS, rows, repr(decisions))
+    return _table(STAGE_HEADINGS, rows, repr(decisions).partition("(")[2].removesuffix(")"))
 
 
 def _table(headings: Sequence[str], listed: Sequence[Sequence[str]], totals: str) -> str:
@@ -57,7 +68,7 @@ def _table(headings: Sequence[str], listed: Sequence[Sequence[str]], totals: str
     rows = [[row[number] for number in used] for row in (headings, *listed)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", totals.partition("(")[2].removesuffix(")")])
+    return "\n".join([*lines, "", totals])
 
 
 def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
@@ -82,7 +93,7 @@ def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
     )
 
 
-def _row(one: Decision, result: Result) -> tuple[str, ...]:
+def _row(one: Decision, shown: str, result: Result) -> tuple[str, ...]:
     units = result.units
     away = {stay.memory for stay in one.offloaded}
     back = [move for move in one.transfers if move.source in away and move.target not in away]
@@ -91,7 +102,7 @@ def _row(one: Decision, result: Result) -> tuple[str, ...]:
         elided(printable(one.value), LONGEST),
         elided(printable(one.module), LONGEST),
         format_size(one.size, units),
-        one.decision,
+        printable(shown),
         str(one.runs),
         _periods([("", stay.start, stay.end) for stay in one.held], units),
         format_time(one.recompute_time, units) if one.recompute_time else "",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
+from remat.messages import counted
 from remat.report.text.readable_names import shown_in_module, shown_name
 from remat.report.text.summary import table
 from remat.report.views.composition import composition_of
@@ -14,12 +15,12 @@ from remat.report.views.traffic import traffic_by_term
 from remat.solving.facts import Facts
 from remat.solving.overlap_bound import Hiding
 from remat.solving.reference_words import reference_words
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, format_budget, format_size, format_time
 
 MOST_LINKS = 8
 """Number of links that are listed individually."""
 
-LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers", "join": "stages"}
+LENGTH_OF_KIND = {"chain": "stage", "adjoint": "step", "tree": "node", "pipeline": "layer", "join": "stage"}
 
 
 def facts_table(facts: Facts) -> str:
@@ -34,11 +35,11 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     def size(figure: int) -> str:
         return format_size(figure, units, both=True)
 
-    extent = "" if facts.length is None else f", {facts.length:,} {LENGTH_OF_KIND[facts.kind]}"
+    extent = "" if facts.length is None else f", {counted(facts.length, LENGTH_OF_KIND[facts.kind])}"
     if facts.variants:
-        extent += f", {facts.variants:,} variants"
+        extent += f", {counted(facts.variants, 'variant')}"
     yield "instance", f"{shown_name(facts.name) or '(unnamed)'} ({facts.kind}{extent})"
-    yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
+    yield "task graph", f"{counted(facts.tasks, 'task')}, {counted(facts.values, 'value')}"
     yield "all values", f"{size(facts.total_size)}, each once"
     if facts.largest_value is not None:
         name = shown_in_module(facts.largest_value.name, facts.largest_value.module)
@@ -46,25 +47,26 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     longest = facts.longest_task
     yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
     if facts.by_type:
-        yield "times by type", f"{facts.by_type:,} of {facts.tasks:,} tasks"
+        yield "times by type", f"{facts.by_type:,} of {counted(facts.tasks, 'task')}"
     if facts.tied:
-        yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
+        yield "tied", f"{facts.tied:,} of {counted(facts.tasks, 'task')}, to some of the processors"
     if facts.divisions:
         yield "left open", f"{facts.divisions}; figures are of the one listed"
     if facts.placeable:
         yield (
             "to be placed",
-            f"{facts.placeable:,} of {facts.values:,} values: inputs whose memory the schedule chooses",
+            f"{facts.placeable:,} of {counted(facts.values, 'value')}: inputs whose memory the schedule chooses",
         )
     if facts.collectives:
         where = "all ranks together" if facts.ranks > 1 else "each in several memories at once"
-        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, {where}"
+        yield "collectives", f"{facts.collectives:,} of {counted(facts.tasks, 'task')}, {where}"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
     if facts.no_recompute_peak is not None:
         step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
-        yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
+        peak = format_budget(facts.no_recompute_peak, units, both=True)
+        yield "", f"peak {peak} in {shown_name(facts.working_memory)}, set by {step}"
     if facts.reference_time != facts.no_recompute_time and facts.kind != "pipeline":
         yield "", f"overheads are over {reference_words(facts)}"
     if facts.terms:
@@ -87,7 +89,7 @@ def _need_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         cause = "the initial or final contents"
         if need.task is not None:
             cause = f"task {shown_in_module(need.task, need.module)}"
-        least = format_size(need.size, facts.units, both=True)
+        least = format_budget(need.size, facts.units, both=True, enough=False)
         yield "memory bound" if k == 0 else "", f"{name}: at least {least}, needed by {cause}"
 
 
@@ -135,7 +137,7 @@ def _verdict(facts: Facts) -> str:
 
 def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
     for k, memory in enumerate(machine.memories):
-        limit = "unbounded" if memory.capacity is None else format_size(memory.capacity, units, both=True)
+        limit = "unbounded" if memory.capacity is None else format_budget(memory.capacity, units, both=True)
         if memory.static:
             limit += f", {format_size(memory.static, units, both=True)} of it taken throughout"
         yield "memories" if k == 0 else "", f"{shown_name(memory.name)}: {limit}"
@@ -167,7 +169,8 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
         if movable == 0:
             about = "no bytes, because the processor waits during transfers"
         yield "links can hide" if k == 0 else "", f"{shown_name(name)}: {about}"
-    at = f"at the {'lower bound' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
+    limit = format_budget(hiding.budget, units, both=True, enough=not hiding.least)
+    at = f"at the {'lower bound' if hiding.least else 'budget'} of {limit}"
     if not hiding.away:
         yield "offloading", f"{at} all values fit without it"
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from remat.report.text.columns import aligned, room
 from remat.report.text.readable_names import shown_in_module, shown_name
-from remat.units import Units, format_percent, format_size, format_time
+from remat.units import Units, format_budget, format_percent, format_size, format_time
 
 if TYPE_CHECKING:
     from remat.solving.peak import Held, Peak
@@ -22,12 +22,12 @@ MOST_STEPS = 100_000
 
 def peak_table(peak: Peak, units: Units, *, most: int = LARGEST) -> str:
     """Return the largest values at a peak, one per line, below a line that names the peak."""
-    limit = "" if peak.capacity is None else f" of {format_size(peak.capacity, units)}"
+    limit = "" if peak.capacity is None else f" of {format_budget(peak.capacity, units)}"
     when = format_time(peak.time, units)
     shown = peak.held[:most]
     counted = f"the largest {len(shown)} of {len(peak.held):,}" if len(shown) < len(peak.held) else "all"
     head = (
-        f"peak of {shown_name(peak.memory)}: {format_size(peak.size, units)}{limit} at {when}, "
+        f"peak of {shown_name(peak.memory)}: {format_budget(peak.size, units)}{limit} at {when}, "
         f"{shown_name(peak.task)}; {counted}:"
     )
     rows = [HEADINGS, *(_row(held, peak.size, units) for held in shown)]

@@ -31,7 +31,7 @@ from remat.schedule.steps import StepKind
 from remat.solving.decisions.phrases import ranges
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
-from remat.units import Number, format_size, format_time
+from remat.units import Number, format_budget, format_size, format_time
 
 HOST = "host"
 """The memory behind the devices."""
@@ -184,7 +184,7 @@ def stage_table(planned: Planned) -> str:
         told = _told(row["recomputations"], planned.instance.micro_batches)
         kinds = ("host", *KINDS.values())
         sizes = [format_size(round(row[kind]), units) if row.get(kind) else "-" for kind in kinds]
-        of_device = [f"{100 * row['load']:.1f} %", format_size(row["peak"], units)] if first else ["", ""]
+        of_device = [f"{100 * row['load']:.1f} %", format_budget(row["peak"], units)] if first else ["", ""]
         at_peak = [format_size(row[kind], units) if first and row[kind] else "" for kind in OF_DEVICE]
         named_devices = row["device"] if len(row["devices"]) == 1 else f"{row['devices'][0]} to {row['devices'][-1]}"
         rows.append((named_devices if first else "", *of_device, str(row["stage"]), named, told, *sizes, *at_peak))

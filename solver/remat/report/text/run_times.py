@@ -9,6 +9,7 @@ import numpy as np
 
 from remat.graph.taskgraph import GATHERED, BoolArray, IntArray
 from remat.instance.kinds import is_pipeline
+from remat.messages import counted
 from remat.report.text.overheads import percent
 from remat.report.text.readable_names import shown_name
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
@@ -119,7 +120,7 @@ def _share_of_runs(report: Report, time: Number) -> str:
     if not whole:
         return ""
     names = [shown_name(machine.processors[index].name) for index in np.flatnonzero(recomputing).tolist()]
-    listed = enumerated(names) if len(names) <= MOST_NAMED else f"the {len(names):,} processors that recompute"
+    listed = enumerated(names) if len(names) <= MOST_NAMED else f"the {counted(len(names), 'processor')} that recompute"
     return f", {percent(time / whole, signed=False)} of the run time of {listed}"
 
 
@@ -173,3 +174,12 @@ def limiting_lines(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         busy, whole = (format_time(time, result.units) for time in (report.busy[name], report.makespan))
         share = percent(report.busy[name] / report.makespan, signed=False)
         yield "limited by", f"{shown_name(name)}, which is busy for {busy} of {whole} ({share})"
+
+
+def speed_up_words(result: Result, report: Report) -> str:
+    """Return the speed-up of a pipeline over one device, without recomputation; empty where it is not defined."""
+    together = result.orders is not None and result.orders.largest_group > 1
+    if not report.makespan or together:  # the run time of a group is that of its first device
+        return ""
+    share = (report.run_time - (report.recompute_time or 0)) / report.makespan
+    return f"{share:.3g} on {counted(len(report.spans), 'device')}"

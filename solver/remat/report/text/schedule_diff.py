@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
+from remat.messages import counted
 from remat.report.text.columns import aligned, room
 from remat.report.text.readable_names import shown_name, shown_task, shown_value
 from remat.report.text.run_times import repeated
@@ -92,7 +93,7 @@ def _algorithm(examined: Examined) -> str:
 
 def _verdict(examined: Examined) -> str:
     count = len(examined.report.violations)
-    return "ok" if examined.report.ok else f"{count} violation{'s' if count > 1 else ''}"
+    return "ok" if examined.report.ok else counted(count, "violation")
 
 
 def _percent(before: Number, after: Number) -> str:

@@ -19,7 +19,7 @@ from remat.report.views.residents import Resident, residents_at, sizes_by_term
 from remat.report.views.slices import slice_maxima, without_dips
 from remat.report.views.traffic import traffic_by_term
 from remat.solving.verifying import AS_STATED, Examined
-from remat.units import format_size, format_time
+from remat.units import format_budget, format_size, format_time
 from remat.verifier import Profile
 
 COLUMNS = 72
@@ -134,8 +134,8 @@ def _memory(examined: Examined, index: int, kinds: dict[Kind, int]) -> Iterator[
     name, capacity = memory.name, memory.capacity
     report, units = examined.report, examined.instance.units.build()
     peak = report.peaks[name]
-    limit = "" if capacity is None else f" of {format_size(capacity, units, both=True)}"
-    yield f"{shown_name(name)}: peak {format_size(peak.size, units, both=True)}{limit}"
+    limit = "" if capacity is None else f" of {format_budget(capacity, units, both=True)}"
+    yield f"{shown_name(name)}: peak {format_budget(peak.size, units, both=True)}{limit}"
     top = max(peak.size, capacity if capacity is not None and capacity < 4 * max(1, peak.size) else 0)
     yield from profile_lines(report.profiles[name], float(report.makespan), top)
     yield f"0{format_time(report.makespan, units):>{COLUMNS - 1}}"

@@ -8,7 +8,7 @@ from typing import Any
 from remat.plugin.proposal import ALL_SCHEDULES
 from remat.report.text.readable_names import shown_name
 from remat.report.text.summary import table
-from remat.units import Units, format_size
+from remat.units import Units, format_budget
 
 
 def stated_answer(document: Mapping[str, Any], units: Units | None = None) -> str:
@@ -17,10 +17,10 @@ def stated_answer(document: Mapping[str, Any], units: Units | None = None) -> st
 
 
 def _lines(document: Mapping[str, Any], units: Units | None) -> Iterator[tuple[str, str]]:
-    def size(figure: object) -> str:
+    def size(figure: object, *, enough: bool = True) -> str:
         if not isinstance(figure, int):
             return "?"
-        return f"{figure:,}" if units is None else format_size(figure, units, both=True)
+        return f"{figure:,}" if units is None else format_budget(figure, units, both=True, enough=enough)
 
     about = document.get("instance")
     yield "instance", shown_name(str(about.get("name") or "(unnamed)")) if isinstance(about, dict) else "(unnamed)"
@@ -39,8 +39,9 @@ def _lines(document: Mapping[str, Any], units: Units | None) -> Iterator[tuple[s
     least = document.get("least_budget")
     if isinstance(least, dict):
         task = f", set by task {shown_name(str(least['task']))}" if least.get("task") is not None else ""
-        bound = "" if least.get("sufficient") else "at least "
-        yield "minimum budget", f"{shown_name(str(least.get('memory')))}: {bound}{size(least.get('size'))}{task}"
+        enough = bool(least.get("sufficient"))
+        shown = f"{'' if enough else 'at least '}{size(least.get('size'), enough=enough)}"
+        yield "minimum budget", f"{shown_name(str(least.get('memory')))}: {shown}{task}"
     notes = document.get("notes")
     for k, note in enumerate(notes if isinstance(notes, list) else ()):
         yield "notes" if k == 0 else "", str(note)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.messages import printable
+from remat.messages import counted, printable
 from remat.plugin.problem import device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status, Termination
 from remat.report.text.class_bounds import class_bounds
@@ -21,6 +21,7 @@ from remat.report.text.run_times import (
     rank_count,
     rank_lines,
     recompute_lines,
+    speed_up_words,
 )
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.report.text.stopped import stopped_lines
@@ -31,7 +32,7 @@ from remat.solving.decisions.training import stage_names
 from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
-from remat.units import Number, Units, budget_to_paste, format_size, format_time
+from remat.units import Number, Units, budget_to_paste, format_budget, format_size, format_time
 from remat.verifier import Report, Steady
 
 ROUNDING = 1e-12
@@ -230,7 +231,7 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
     def shown(value: int) -> str:
         if answer.quantity == "batch":
             return f"a batch of {value:,}"
-        size = format_size(value, result.units, both=True)
+        size = format_budget(value, result.units, both=True)
         exact = size.replace(",", "") == str(value)
         return (
             size
@@ -238,7 +239,7 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
             else f"{size}, budget {budget_to_paste(answer.ask, result.units, exact=True)}"
         )
 
-    states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
+    states = "" if answer.slots is None else f" ({counted(answer.slots, 'slot')})"
     which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
     proof = ""
     if answer.proved:
@@ -246,7 +247,8 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
         if answer.scope != ALL_SCHEDULES and answer.quantity == "budget":
             proof += "; others may need less"
     elif answer.bound is not None:
-        bound = f"{answer.bound:,}" if answer.quantity == "batch" else format_size(answer.bound, result.units)
+        batch = answer.quantity == "batch"
+        bound = f"{answer.bound:,}" if batch else format_budget(answer.bound, result.units, enough=False)
         proof = f"; {limit} {bound}, proved for {answer.scope}"
     yield "answer", shown(answer.value) + states + proof
 
@@ -264,16 +266,16 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     used = [memory for memory in result.machine.memories if report.peaks[memory.name].size]
     for label, memory in _labelled("peak memory", used or result.machine.memories[:1]):
         size = report.peaks[memory.name].size
-        limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
+        limit = "" if memory.capacity is None else f" of {format_budget(memory.capacity, units, both=True)}"
         limit += per_rank
         assert result.columns is not None
         step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
         cause = _cause(size, step)
-        yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
+        yield label, f"{shown_name(memory.name)}: {format_budget(size, units, both=True)}{limit}{cause}"
     for label, (name, arena) in _labelled("arena", report.arenas.items()):
         size = report.peaks[name].size
         above = f", {percent(arena / size - 1)} above the peak" if arena > size > 0 else ""
-        yield label, f"{shown_name(name)}: {format_size(arena, units, both=True)}{above}"
+        yield label, f"{shown_name(name)}: {format_budget(arena, units, both=True)}{above}"
 
 
 def energy_lines(report: Report) -> Iterator[tuple[str, str]]:
@@ -288,10 +290,9 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     """Describe the utilization of the devices, with and without a barrier after each step."""
     units = result.units
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
-    together = result.orders is not None and result.orders.largest_group > 1
-    if report.makespan and not together:  # the run time of a group is that of its first device
-        share = (report.run_time - (report.recompute_time or 0)) / report.makespan
-        yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
+    speed_up = speed_up_words(result, report)
+    if speed_up:
+        yield "speed-up", speed_up
     if result.orders is not None:
         yield "stages", arrangement(result.orders.stages, len(result.machine.processors))
     if result.idle_share is not None:
@@ -315,8 +316,8 @@ def arrangement(stages: Sequence[Stage], count: int | None = None) -> str:
     if times % 2 == 0 and row == (devices + devices[::-1]) * (times // 2):
         return f"{times} on each device, in {'a V' if times == 2 else f'{times // 2} Vs'}"
     if len({stage.layers for stage in stages}) < len(stages):
-        return f"{len(row)} with copies of layers, on {len(devices)} devices"
-    return f"{len(row)} on {len(devices)} devices"
+        return f"{len(row)} with copies of layers, on {counted(len(devices), 'device')}"
+    return f"{len(row)} on {counted(len(devices), 'device')}"
 
 
 def times(report: Report, units: Units) -> Iterator[tuple[str, str]]:
@@ -361,7 +362,7 @@ def _of_samples(report: Report, steady: Steady, units: Units) -> Iterator[tuple[
 
 def _of_each_period(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     for label, (name, size) in _labelled("each period", steady.peaks.items()):
-        yield label, f"{shown_name(name)}: holds {format_size(size, units, both=True)} at most"
+        yield label, f"{shown_name(name)}: holds {format_budget(size, units, both=True)} at most"
 
 
 def _joined(counts: Sequence[int]) -> str:
@@ -381,7 +382,7 @@ def _bubbles(bubble: Mapping[str, float]) -> str:
 def _without_schedule(result: Result, option: str) -> Iterator[tuple[str, str]]:
     units = result.units
     for label, (name, size) in _labelled("capacity", _capacities(result)):
-        yield label, f"{name}: {format_size(size, units, both=True)}"
+        yield label, f"{name}: {format_budget(size, units, both=True)}"
     yield from least_budget_lines(result)
     yield from shortfall_lines(result, option=option)
 
@@ -406,7 +407,7 @@ def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
     name = result.machine.memories[least.memory].name
     of_pipeline = result.instance is not None and result.instance.budgets_are_for_all
     where = "every device" if of_pipeline and least.sufficient else shown_name(name)
-    size = format_size(least.size, units, both=True)
+    size = format_budget(least.size, units, both=True, enough=least.sufficient)
     # The status names its scope already.
     named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
     # A portfolio's minimum budget may come from any algorithm, so none is named.
@@ -544,7 +545,8 @@ def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[t
     """Yield a line for the peak of each memory in use, with the readable name of the step that sets it."""
     used = [item for item in report.peaks.items() if item[1].size]
     for label, (name, peak) in _labelled("peak memory", used or [*report.peaks.items()][:1]):
-        yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
+        size = format_budget(peak.size, units, both=True)
+        yield label, f"{shown_name(name)}: {size}{_cause(peak.size, causes[name])}"
 
 
 def _cause(size: int, step: str) -> str:

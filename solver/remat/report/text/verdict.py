@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+from remat.messages import counted
 from remat.report.text.readable_names import shown_step, sizes_as_limits
 from remat.report.text.run_times import recompute_lines
 from remat.report.text.summary import peaks, table, times, transfer_waits, waited_text
-from remat.units import Units, format_size
+from remat.units import Units, format_budget, format_size
 from remat.verifier import Report
 
 MOST_LINKS = 8
@@ -29,7 +30,7 @@ def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
     """Yield (label, text) pairs; an empty label continues the one above."""
     units = Units() if report.subject is None else report.subject.units
     count = len(report.violations)
-    yield "verdict", "ok" if report.ok else f"{count} violation{'s' if count > 1 else ''}"
+    yield "verdict", "ok" if report.ok else counted(count, "violation")
     for k, violation in enumerate(report.violations[:MOST_SHOWN]):
         yield "violations" if k == 0 else "", str(violation)
     if count > MOST_SHOWN:
@@ -38,7 +39,7 @@ def verdict_lines(report: Report, *, others: str) -> Iterator[tuple[str, str]]:
     yield from recompute_lines(report, units)
     yield from peaks(report, units, {name: _cause(report, peak.step) for name, peak in report.peaks.items()})
     for k, (name, size) in enumerate(report.arenas.items()):
-        yield "arena" if k == 0 else "", f"{name}: {format_size(size, units, both=True)}"
+        yield "arena" if k == 0 else "", f"{name}: {format_budget(size, units, both=True)}"
     moved = [item for item in report.transferred.items() if item[1]]
     for k, (link, size) in enumerate(moved):
         yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from remat.messages import counted
 from remat.report.text.readable_names import shown_name, shown_step
 from remat.report.views.composition import composition_of
 from remat.report.views.icicle import icicle_of
@@ -283,7 +284,8 @@ def _tree(result: Result, layout: TreeLayout) -> Pixels:
     letters[there < 0.3] = NOTHING
     spilled = int((found.spilled > 0).sum())
     volume = format_size(found.volume, result.units)
-    remark = f"{nodes:,} nodes, " + (f"{volume} spilled from {spilled:,} of them" if spilled else "all in core")
+    where = f"{volume} spilled from {spilled:,} of them" if spilled else "all in core"
+    remark = f"{counted(nodes, 'node')}, {where}"
     return Pixels(kind="tree", columns=TREE_COLUMNS, rows=tuple(_packed(row) for row in letters), remark=remark)
 
 
@@ -298,4 +300,4 @@ def _values(result: Result, report: Report) -> Pixels:
             (found.low[mine] * down, found.high[mine] * down),
         )
         shares[letter] = coverage(x, y, (VALUE_ROWS, SLICES))
-    return Pixels(kind="values", columns=SLICES, rows=_mostly(shares, 0.3), remark=f"{len(found.values):,} values")
+    return Pixels(kind="values", columns=SLICES, rows=_mostly(shares, 0.3), remark=counted(len(found.values), "value"))

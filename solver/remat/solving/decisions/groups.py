@@ -144,6 +144,17 @@ def _waiting(result: Result, rows: Sequence[Decision]) -> Iterator[tuple[Decisio
                     yield row, memory, held_at, found[held_at]
 
 
+def homes_of(result: Result) -> dict[str, str]:
+    """Return the memory in which each value waits only because it is an input or an output there.
+
+    A value that a schedule also offloads by choice is not listed, nor one with such memories before and after.
+    """
+    found: dict[str, dict[str, bool]] = defaultdict(dict)
+    for row, memory, held_at, _ in _waiting(result, [row for row in result.decisions if row.decision == OFFLOADED]):
+        found[row.value][memory] = found[row.value].get(memory, True) and held_at != ""
+    return {value: next(iter(known)) for value, known in found.items() if len(known) == 1 and all(known.values())}
+
+
 def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched: bool) -> Iterator[Group]:
     """Group the values of a chain, an adjoint or the branches of a join by stages."""
 

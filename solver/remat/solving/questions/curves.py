@@ -135,7 +135,9 @@ class Curve:
     Attributes
     ----------
     algorithm : str
-        As requested (may be ``auto``).
+        As requested: its name (may be ``auto``), or the user's label.
+    registered : str
+        The algorithm's name if `algorithm` is a label.
     options : mapping
     answers : tuple of Point
         All answers by ascending budget, including those without a schedule.
@@ -156,6 +158,7 @@ class Curve:
     exhaustive: bool
     termination: Termination
     default_limit: float | None = None
+    registered: str = ""
 
     def __post_init__(self) -> None:
         """Call the budgets below a minimum that is proved for all schedules infeasible."""
@@ -209,6 +212,7 @@ class Curve:
         place = {id(point): k for k, point in enumerate(self.answers)}
         return {
             "algorithm": self.algorithm,
+            **({"registered": self.registered} if self.registered else {}),
             "options": dict(self.options),
             "termination": str(self.termination),
             "exhaustive": self.exhaustive,

@@ -26,7 +26,7 @@ from remat.solving.questions.pool import Answered
 from remat.solving.questions.prober import Effort
 from remat.solving.questions.time_limits import Limits
 from remat.solving.result import Answer, Result
-from remat.units import format_size
+from remat.units import format_budget
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
@@ -101,7 +101,7 @@ def largest_batch(
     auto.read_options(problem, effort.solver(problem), effort.options)  # reject wrong options early
     limit = f" with {limits.text}" if limits.text else ""
     answer = Answer(
-        question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "
+        question=f"the largest batch within {format_budget(capacity, problem.units)} of {name}{limit}; "
         f"the instance is for a batch of {measured}",
         quantity="batch",
         value=None,

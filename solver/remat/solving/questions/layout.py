@@ -11,7 +11,7 @@ import numpy as np
 from remat.errors import OptionError, checked_call
 from remat.graph.taskgraph import IntArray
 from remat.instance.native import native
-from remat.messages import brief, unknown_memory
+from remat.messages import brief, counted, unknown_memory
 from remat.plugin.context import Context
 from remat.plugin.layouts import FREE, Buffers, LayoutProposal, arena_of
 from remat.plugin.options import make_options
@@ -89,7 +89,8 @@ class Addresses:
     def __repr__(self) -> str:
         arena = "no layout" if self.arena is None else f"arena {self.arena:,}"
         where = f" of {self.memory}" if self.memory else ""
-        return f"<Addresses{where}: {len(self.size):,} residencies, {arena}, peak {self.peak:,}, by {self.algorithm}>"
+        count = counted(len(self.size), "residency")
+        return f"<Addresses{where}: {count}, {arena}, peak {self.peak:,}, by {self.algorithm}>"
 
     @property
     def fragmentation(self) -> float | None:

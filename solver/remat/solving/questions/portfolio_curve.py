@@ -96,6 +96,7 @@ class PortfolioCurve:
         answers = [Point.of(answer.result, answer.memory) for answer in self._answers()]
         return Curve(
             algorithm=self.effort.name,
+            registered=self.effort.registered,
             options=dict(self.effort.options),
             answers=tuple(answers),
             least=self._least(),

@@ -39,6 +39,8 @@ class Effort:
     ----------
     algorithm : str or Algorithm
         As in `remat.solve`.
+    label : str
+        The user's name for the algorithm with these options; empty: its own name.
     options : mapping
         The creator checks that the names are valid (see `chosen`).
     deadline : float or None
@@ -70,6 +72,7 @@ class Effort:
     answers: int = 0
     seconds: float = 0.0
     forms: Forms | None = None
+    label: str = ""
     outer: Context = field(default_factory=Context)
 
     @staticmethod
@@ -117,13 +120,18 @@ class Effort:
 
     @property
     def name(self) -> str:
-        """Name of the algorithm."""
-        return registry.name_of(self.algorithm)
+        """Name of the algorithm, or the user's label."""
+        return self.label or registry.name_of(self.algorithm)
+
+    @property
+    def registered(self) -> str:
+        """Name of the algorithm if it has a label; otherwise empty."""
+        return registry.name_of(self.algorithm) if self.label else ""
 
     @property
     def is_auto(self) -> bool:
         """Whether the algorithm is the portfolio."""
-        return self.name == auto.NAME
+        return registry.name_of(self.algorithm) == auto.NAME
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError, checked_call
 from remat.instance import digest, load
-from remat.messages import unknown_memory
+from remat.messages import counted, unknown_memory
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
+from remat.plugin.labels import read_label
 from remat.plugin.problem import Problem, budget_memory
 from remat.plugin.registry import Algorithm, name_of
 from remat.solving import auto
@@ -24,7 +25,7 @@ from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.portfolio_curve import PortfolioCurve
 from remat.solving.questions.prober import Effort, Prober
 from remat.solving.relative_budget import Wholes
-from remat.units import format_size
+from remat.units import format_budget
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
@@ -59,7 +60,8 @@ def sweep(
     ----------
     instance : path, open file, dict or instance
     algorithms : str, Algorithm or sequence of these
-        As in `remat.solve`; a curve each.
+        As in `remat.solve`; a curve each. ``LABEL=NAME`` asks an algorithm under a name of your own, for example with
+        other options.
     budgets : iterable of int, float or str, optional
         Capacities of the working memory (of the fastest storage level, for an adjoint with storage), or shares such as
         0.8 or ``"80%"``; also with the name of this memory, ``"device=8GB"``. Default: between the minimum budget and
@@ -67,7 +69,8 @@ def sweep(
     points : int, optional
         Budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, else 20.
     machine, options : optional
-        As in `remat.solve`; each option goes to the algorithms that have it, ``rotor.slots`` to `rotor` alone.
+        As in `remat.solve`; each option goes to the algorithms that have it, ``rotor.slots`` to `rotor` (or to the
+        label of this name) alone.
     time_limit : float or str, optional
         For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
     gap, patience, seed, threads, progress, cancel : see `remat.solve`
@@ -118,8 +121,10 @@ def sweep_of(
     count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
     unbounded = with_budget(problem, memory, None)
     curves = []
-    for algorithm, own in zip(asked, _options(problem, asked, options), strict=True):
+    labelled = [read_label(algorithm) for algorithm in asked]
+    for (label, algorithm), own in zip(labelled, _options(problem, labelled, options), strict=True):
         effort = Effort.of(algorithm, own, control, forms)
+        effort.label = "" if label == name_of(algorithm) else label
         with interruptible(effort.outer):
             curves.append(_Sweeping(Prober(unbounded, memory, effort), chosen, count).curve())
         if effort.outer.interrupted:
@@ -167,17 +172,23 @@ def _of_memory(budget: float | str, memory: str, problem: Problem) -> float | st
     )
 
 
-def _options(problem: Problem, asked: Sequence[str | Algorithm], given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Share the options among the algorithms."""
-    names = [name_of(algorithm) for algorithm in asked]
+def _options(
+    problem: Problem, asked: Sequence[tuple[str, str | Algorithm]], given: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Share the options among the algorithms, each with its name or label."""
+    names = [label for label, _ in asked]
     if not names:
         raise OptionError("there are none", argument="algorithms")
     if len(set(names)) < len(names):
-        raise OptionError(f"{max(names, key=names.count)!r} is given twice", argument="algorithms")
+        twice = max(names, key=names.count)
+        raise OptionError(
+            f"{twice!r} is given twice; LABEL={twice} asks it under another name, with other options",
+            argument="algorithms",
+        )
     shares: list[dict[str, Any]] = [{} for _ in names]
     fields: list[set[str]] = []
-    for algorithm, name in zip(asked, names, strict=True):
-        if name == auto.NAME:
+    for _, algorithm in asked:
+        if name_of(algorithm) == auto.NAME:
             fields.append(auto.option_names(problem) - QUESTIONS if given else set())
             continue
         effort = Effort.of(algorithm, {}, Control())
@@ -230,6 +241,7 @@ class _Sweeping:
         )
         return Curve(
             algorithm=self.effort.name,
+            registered=self.effort.registered,
             options=dict(self.effort.options),
             answers=tuple(answers),
             least=self._concluded(),
@@ -252,8 +264,8 @@ class _Sweeping:
     def _told(self, answer: Answered) -> None:
         """Report an answer as progress."""
         count, units = len(self.prober.pool.answers), answer.problem.units
-        shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
-        message = f"{self.effort.name} at {shown}, {count} answers"
+        shown = "no budget" if answer.budget is None else format_budget(answer.budget, units, enough=answer.solved)
+        message = f"{self.effort.name} at {shown}, {counted(count, 'answer')}"
         self.effort.tell(answer.result.makespan, answer.result.lower_bound, message)
 
     def _fill(self) -> None:

@@ -15,6 +15,7 @@ from remat.comparing.comparison import Comparison
 from remat.comparing.report.page import page, schedules
 from remat.comparing.report.sentences import sentences
 from remat.report.views.minimap import miniature, pack
+from tests.browser import Browser, needs_browser
 from tests.report.results import offload_result
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint, spilled_tree
 
@@ -71,6 +72,26 @@ class Checker(HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+
+
+def tooltips(text):
+    """Return the headings of all tables with their tooltips."""
+    heads = re.findall(r'<th scope="col"([^>]*)><button type="button">([^<]*)', text)
+    return {heading: match[1] for about, heading in heads if (match := re.search('title="([^"]*)"', about))}
+
+
+@pytest.mark.parametrize("baseline", ["", "rotor"])
+def test_every_ratio_says_of_what_to_what(baseline):
+    found = tooltips(page(replace(example(), baseline=baseline)))
+    ratios = [heading for heading in found if heading.startswith("ratio ")]
+    assert len(ratios) == 4
+    for heading in ratios:
+        assert found[heading].startswith("The algorithm&#x27;s makespan / "), heading
+        assert "geometric mean over the cells" in found[heading]
+    over = "that of rotor" if baseline else "the best makespan of the row"
+    assert found["periodic"] == f"Makespan of periodic / {over}"
+    heads = re.findall('<button type="button">(ratio [^<]*)', page(replace(example(), baseline=baseline)))
+    assert set(heads) == set(ratios)
 
 
 def test_is_well_formed_and_needs_nothing():
@@ -378,6 +399,30 @@ def test_the_page_works_in_a_browser(tmp_path):
     assert found["names"] == sorted(found["names"])
     assert found["shown"] == ["a/1rotor", "a/1rotor"]
     assert found["pictures"]
+
+
+@needs_browser
+def test_nothing_is_cut_on_narrow_screens(tmp_path):
+    """The page scrolls down only; wide tables scroll in their frames. On wide ones, remarks are within the screen."""
+    told = "algorithm auto tries others, which may find a schedule outside this class"
+    cells = [cell(f"chains/gpt2s_b8_s1024_{k}", "periodic", 6 << 30, 440 + k, detail=told) for k in range(3)]
+    cells += [cell(f"chains/gpt2s_b8_s1024_{k}", "dag-offload-best", 6 << 30, 420 + k) for k in range(3)]
+    cells += [
+        cell("dags/unet", "dag-offload-best", 6 << 30, 9),
+        cell("dags/unet", "periodic", 6, None, Outcome.REFUSED),
+    ]
+    units = [replace(one, job=replace(one.job, time_unit="ms", memory_unit="B", budget="80%")) for one in cells]
+    path = tmp_path / "report.html"
+    path.write_text(page(Comparison(tuple(units))), "utf-8")
+    with Browser(420, 800) as browser:
+        browser.open(path)
+        assert browser.run("document.documentElement.scrollWidth") == 420
+        browser.resize(1280, 800)
+        assert browser.run("document.documentElement.scrollWidth") == 1280
+        for name in ("leaders", "standings", "families", "all-cells"):
+            table = f"document.querySelector('#{name}')"
+            assert browser.run(f"{table}.offsetWidth <= {table}.parentElement.clientWidth"), name
+        assert browser.errors == []
 
 
 def test_ratios_spread_over_seeds():

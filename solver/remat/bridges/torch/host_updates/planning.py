@@ -25,7 +25,7 @@ from remat.instance import load
 from remat.solving.host_order.moving import Moved
 from remat.solving.result import Result
 from remat.solving.verifying import examine
-from remat.units import Number, format_percent, format_size, format_time, parse_bandwidth, parse_budget
+from remat.units import Number, format_budget, format_percent, format_size, format_time, parse_bandwidth, parse_budget
 
 CPU = "cpu"
 
@@ -97,7 +97,7 @@ def host_split(captured: Captured, choices: Choices) -> dict[str, int]:
     if whole > capacity:
         shown = ", ".join(f"{format_size(size)} {name}" for name, size in split.items() if size)
         raise TorchError(
-            f"the host has {format_size(capacity)}, and the optimizer keeps {format_size(whole)} there: {shown}"
+            f"the host has {format_budget(capacity)}, and the optimizer keeps {format_size(whole)} there: {shown}"
         )
     return split
 

@@ -11,7 +11,7 @@ from remat.bridges.torch.measure import unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.transfers import copy_on
-from remat.units import format_size
+from remat.units import format_budget, format_size
 
 
 class HostMemory:
@@ -39,7 +39,7 @@ class HostMemory:
             if size > left:
                 raise TorchError(
                     f"{what} takes {format_size(size)} at the host, which has {format_size(left)} left of "
-                    f"{format_size(self.capacity)}"
+                    f"{format_budget(self.capacity)}"
                 )
             self.used += size
 

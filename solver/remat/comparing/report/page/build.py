@@ -27,11 +27,11 @@ from remat.comparing.report.tables import (
     units_of,
     with_spread,
 )
-from remat.comparing.report.verdict import about_algorithms, table_legend, verdict
-from remat.messages import printable
+from remat.comparing.report.verdict import CELL, about_algorithms, table_legend, verdict
+from remat.messages import counted, noun_of, printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
-from remat.units import Number, format_size, format_time
+from remat.units import Number, format_budget, format_time
 from remat.version import __version__
 
 MOST_CHARTS = 60
@@ -39,17 +39,37 @@ MOST_CHARTS = 60
 
 WORDS = {
     "proved": "optimal",
-    "ratio to bound": "gap",
-    "over bound": "gap",
-    "ratio to floor": "floor",
     "best bound": "lower bound",
 }
 """Headings that the glossary explains under another word."""
 
 EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", *WORDS})
-"""Headings that need no explanation."""
+"""Headings that the glossary explains."""
 
-LONGEST_REMARK = 180
+OVER_BEST = "The algorithm's makespan / the best makespan of any algorithm for the same instance and budget"
+MEAN = "geometric mean over the cells that the algorithm solved"
+
+MEANINGS = {
+    "ratio on common cells": f"{OVER_BEST}; geometric mean over the cells that all ranked algorithms solved. "
+    "1.0000: always the best.",
+    "ratio to best": f"{OVER_BEST}; {MEAN}. 1.0000: always the best.",
+    "ratio to floor": "The algorithm's makespan / the floor, a lower bound that remat computes and that is the same in "
+    f"every comparison; {MEAN}.",
+    "ratio to bound": "The algorithm's makespan / the best lower bound that any algorithm proved for the same instance "
+    f"and budget; {MEAN}. 1.0000: proved optimal.",
+    "gap to bound": "The share of the best makespan above the best lower bound: (makespan - bound) / makespan. "
+    "0 %: proved optimal.",
+    "best": "In the table of algorithms: cells in which no other algorithm is better. In the grid: the best makespan.",
+    "best of common": "Cells that all ranked algorithms solved and in which no other one is better.",
+    "solved": "Cells with a schedule that the verifier accepts.",
+    "refused": "Cells that the algorithm rejects, because of the instance or an option.",
+    "failed": "Cells that ran into a limit or an error.",
+    "planning time": "Time to find the schedule, including placement and verification: not the time that it takes.",
+    "planning time, sum": "Time to find the schedules of all cells of the algorithm: not the time that they take.",
+}
+"""Meanings of headings that are words of comparisons only."""
+
+LONGEST_REMARK = 120
 """Maximum letters of a remark on the page; the tables contain all of it."""
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
@@ -180,10 +200,10 @@ def _entries(entries: Sequence[tuple[str, str]]) -> str:
 def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
     instances = {cell.job.instance for cell in comparison if cell.job.algorithm}
     failed = sum(standing.failed for standing in standings) + sum(not cell.job.algorithm for cell in comparison)
-    shown = [
-        ("instances", len(instances)),
-        ("algorithms", len(standings)),
-        ("cells", len(comparison)),
+    shown: list[tuple[str, int]] = [
+        (noun_of(len(instances), "instance"), len(instances)),
+        (noun_of(len(standings), "algorithm"), len(standings)),
+        (noun_of(len(comparison), "cell"), len(comparison)),
         ("solved", sum(standing.solved for standing in standings)),
         ("proved optimal", sum(standing.proved for standing in standings)),
         ("infeasible", sum(standing.infeasible for standing in standings)),
@@ -192,14 +212,24 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
         ("failed", failed),
     ]
     shown = [(name, number) for name, number in shown if number or name not in ("infeasible", "unknown", "refused")]
-    boxes = (f'<div class="figure"><b>{number:,}</b>{escape(name)}</div>' for name, number in shown)
+    told = {"cell": CELL, "cells": CELL, **{name: MEANINGS[name] for name in ("solved", "refused", "failed")}}
+    titles = {name: f' title="{escape(meaning)}"' for name, meaning in told.items()}
+    boxes = (
+        f'<div class="figure"{titles.get(name, "")}><b>{number:,}</b>{escape(name)}</div>' for name, number in shown
+    )
     return f'<div class="figures">{"".join(boxes)}</div>'
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str = "") -> str:
+def _table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Entry]],
+    name: str = "",
+    meanings: Mapping[str, str] | None = None,
+) -> str:
+    """Return a table whose headings sort it; `meanings` explains headings of this table alone."""
     heads = "".join(
-        f'<th scope="col"{" class=text" if text else ""}{_explained(title)}><button type="button">{escape(title)}'
-        "</button></th>"
+        f'<th scope="col"{" class=text" if text else ""}{_explained(title, meanings or {})}>'
+        f'<button type="button">{escape(title)}</button></th>'
         for title, text in columns
     )
     lines = []
@@ -215,17 +245,18 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
     identity = f' id="{name}"' if name else ""
     framed, note = " whole", ""
     if len(rows) > MOST_WHOLE:
-        framed, note = "", f'<p class="soft">{len(rows):,} rows: scroll in the table.</p>'
+        framed, note = "", f'<p class="soft">{counted(len(rows), "row")}: scroll in the table.</p>'
     return (
         f'{note}<div class="scroll{framed}"><table class="sortable"{identity}><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
-def _explained(title: str) -> str:
+def _explained(title: str, meanings: Mapping[str, str]) -> str:
     """Return the attribute that explains a heading in a tooltip."""
     term = find_term(WORDS.get(title, title)) if title in EXPLAINED else None
-    return "" if term is None else f' title="{escape(term.meaning)}"'
+    meaning = meanings.get(title) or MEANINGS.get(title) or (term.meaning if term is not None else "")
+    return f' title="{escape(meaning)}"' if meaning else ""
 
 
 def _standings(comparison: Comparison, standings: Sequence[Standing], *, by_family: bool) -> str:
@@ -243,7 +274,22 @@ def _standings(comparison: Comparison, standings: Sequence[Standing], *, by_fami
         row += [_ratio(s.ratio_to_floor, plain=True), _ratio(s.ratio_to_bound, plain=True)]
         row += [(format_time(s.seconds), s.seconds, "")]
         rows.append(row)
-    return _table(columns, rows)
+    kept = [k for k, (name, _) in enumerate(columns) if name not in RARE or any(row[k][1] for row in rows)]
+    rows = [[row[k] for k in kept] for row in rows]
+    name = "families" if by_family else "standings"
+    return _table([columns[k] for k in kept], rows, name, _baseline_meaning(comparison))
+
+
+RARE = frozenset({"infeasible", "unknown", "refused", "failed"})
+"""Columns of counts that are left out if they are zero for all algorithms."""
+
+
+def _baseline_meaning(comparison: Comparison) -> dict[str, str]:
+    """Explain the heading of the ratio to a baseline."""
+    if not comparison.baseline:
+        return {}
+    over = f"The algorithm's makespan / that of {comparison.baseline} for the same instance and budget"
+    return {f"ratio to {comparison.baseline}": f"{over}; {MEAN}. Below 1: faster than {comparison.baseline}."}
 
 
 def _families(comparison: Comparison) -> str:
@@ -325,7 +371,11 @@ def _curves(comparison: Comparison, order: Sequence[str]) -> str:
     drawn = [chart for name, cells in by_instance.items() if (chart := _curve(name, cells, order))]
     if not drawn:
         return ""
-    more = f'<p class="soft">and {len(drawn) - MOST_CHARTS} instances more</p>' if len(drawn) > MOST_CHARTS else ""
+    more = (
+        f'<p class="soft">and {counted(len(drawn) - MOST_CHARTS, "instance")} more</p>'
+        if len(drawn) > MOST_CHARTS
+        else ""
+    )
     return f'<h2 id="curves">Overhead over budget</h2><div class="charts">{"".join(drawn[:MOST_CHARTS])}</div>{more}'
 
 
@@ -343,7 +393,7 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
         return ""
     units = units_of(cells[0])
     spread = budgets[:: max(1, len(budgets) // 4)]
-    ticks = [(float(budget), format_size(budget, units)) for budget in spread]
+    ticks = [(float(budget), format_budget(budget, units)) for budget in spread]
     series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
     shown = order
     if len(order) > COLOURS:  # too many for globally fixed colours: each picture has its own
@@ -366,7 +416,8 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
         line: list[Entry] = [(instance, instance, ""), (budget_text(first), first.job.capacity, ""), (shown, best, "")]
         by_name = by_algorithm(cells)
         lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
-    return _table(columns, lines)
+    over = f"that of {comparison.baseline}" if comparison.baseline else "the best makespan of the row"
+    return _table(columns, lines, meanings={name: f"Makespan of {name} / {over}" for name in order})
 
 
 def _grid_entry(comparison: Comparison, cells: Sequence[Cell]) -> Entry:

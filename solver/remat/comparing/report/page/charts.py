@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from html import escape
 from itertools import pairwise
 
+from remat.messages import counted
+
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 60, 12, 22, 36
 COLOURS = 8
@@ -29,9 +31,8 @@ def legend(names: Sequence[str], only: Set[str] | None = None) -> str:
     items = [f'<span><i style="background:{colours[name]}"></i>{escape(name)}</span>' for name in own]
     if len(shown) > len(own):
         more = ", ".join(name for name in shown if name not in own)
-        items.append(
-            f'<span title="{escape(more)}"><i style="background:var(--rest)"></i>{len(shown) - len(own)} others</span>'
-        )
+        count = counted(len(shown) - len(own), "other")
+        items.append(f'<span title="{escape(more)}"><i style="background:var(--rest)"></i>{count}</span>')
     return f'<div class="legend">{"".join(items)}</div>'
 
 

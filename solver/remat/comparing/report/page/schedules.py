@@ -11,6 +11,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import budget_text, units_of
+from remat.messages import counted
 from remat.report.text.readable_names import shown_name
 from remat.report.views.kinds import TRAINING, Kind, kind_label
 from remat.report.views.minimap import (
@@ -32,7 +33,7 @@ from remat.report.views.minimap import (
 )
 from remat.report.views.reversal import Stroke
 from remat.report.views.stages import Fate
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_budget, format_size, format_time
 
 MOST_BYTES = 1_000_000
 """Maximum size of all these pictures together (about 180 schedules); omitted ones are counted."""
@@ -229,12 +230,12 @@ def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
         yield f'<path class="budget" d="M{LEFT} {at:.4g}H{WIDTH - RIGHT}"/>'
     x = LEFT + _ACROSS * min(line.at, SLICES) / SLICES
     yield f'<circle class="peak" cx="{x:.4g}" cy="{base - high:.4g}" r="2.6"/>'
-    label = f"peak {format_size(line.peak, units)}: {shown_name(line.cause)}"
+    label = f"peak {format_budget(line.peak, units)}: {shown_name(line.cause)}"
     # To the right of the peak, or further to the left if space is short: a letter is about 5.7 wide.
     yield _text(max(LEFT, min(x + 2, WIDTH - RIGHT - 5.7 * len(label))), y + 9, label, style="strong")
     yield _margin(y + head + 8, _short(line.name))
     if line.capacity is not None:
-        yield _margin(y + head + 22, format_size(line.capacity, units), "limit")
+        yield _margin(y + head + 22, format_budget(line.capacity, units), "limit")
 
 
 def _composition(line: Line, units: Units, y: float) -> Iterator[str]:
@@ -292,7 +293,7 @@ def _bars(view: Bars, units: Units) -> str:
     totals = [f"{fate.label} {format_size(size, units)}" for fate, size in zip(Fate, view.totals, strict=False) if size]
     parts.append(_text(LEFT, 9, ", ".join(totals), style="strong"))
     parts.append(_margin(20, format_size(view.top, units)))
-    parts.append(_margin(foot - low + 8, f"{most} run{'s' if most > 1 else ''}"))
+    parts.append(_margin(foot - low + 8, counted(most, "run")))
     each = f", {view.group} in a bar" if view.group > 1 else ""
     parts += [_text(LEFT, foot + 13, "input"), _text(WIDTH - RIGHT, foot + 13, f"stage {view.stages:,}{each}", "end")]
     return _svg(foot + 18, parts, "stages: what is kept, checkpointed, recomputed, offloaded")
