@@ -155,6 +155,10 @@ class Effort:
             solver = auto.AUTO
         return auto.read_options(problem, solver, options)
 
+    def allowed(self, left: float) -> float | None:
+        """Return the seconds that one of `left` solves has; None without a limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) / max(1, left)
+
     def context(self, solver: registry.Algorithm, left: float) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
         deadline, now = self.deadline, time.monotonic()
@@ -268,11 +272,12 @@ class Prober:
         """
         problem = with_budget(self.problem, self.memory, budget)
         solver = self.effort.solver(problem) if member is None else member
-        before = self.effort.seconds
+        before, allowed = self.effort.seconds, self.effort.allowed(left)
         start = self.pool.fastest(budget) if self.effort.is_auto else None
         start = start if start is not None and start.is_plain else None
         proposal, chosen = self.effort.propose(problem, solver, left, enough=enough, start=start)
-        return self._conclude(problem, solver, proposal, values_of(chosen), self.effort.seconds - before)
+        seconds = self.effort.seconds - before
+        return self._conclude(problem, solver, proposal, values_of(chosen), seconds, allowed=allowed)
 
     def refused(self, budget: int, least: LeastBudget | None) -> Answered:
         """Return the answer at a budget that is proved too small for every schedule."""
@@ -363,13 +368,20 @@ class Prober:
         options: Mapping[str, Any],
         seconds: float,
         verified: Result | None = None,
+        allowed: float | None = None,
     ) -> Answered:
         result = conclude(
             problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds, verified=verified
         )
         asked = problem.machine.memories[self.memory].capacity
         answer = Answered(
-            memory=self.memory, asked=asked, solver=solver, problem=problem, proposal=proposal, result=result
+            memory=self.memory,
+            asked=asked,
+            solver=solver,
+            problem=problem,
+            proposal=proposal,
+            result=result,
+            allowed=allowed,
         )
         self.pool.note(answer)
         return answer
