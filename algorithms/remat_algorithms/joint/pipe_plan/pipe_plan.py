@@ -17,11 +17,9 @@ Other planners and rules also run: the answer is never slower than any of their 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from math import comb
 from typing import Literal, TypeAlias
@@ -48,6 +46,7 @@ from remat.plugin import (
 from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, whole_bound, work_bound
 from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.needless import without_needless
+from remat_algorithms.joint.pipe_plan.other_planners import block_cuts, planners_of
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
@@ -65,16 +64,6 @@ from remat_algorithms.parallel.pipeline.order_search import (
     searched,
 )
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
-from remat_algorithms.parallel.pipeline.planners import (
-    chimera_plan,
-    dapple_plan,
-    ftpipe,
-    hetpipe,
-    pipe_torch,
-    pipedream,
-    varuna,
-)
-from remat_algorithms.parallel.pipeline.planners.planner_input import StageOptions
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
 MOVES = 30_000
@@ -94,6 +83,9 @@ PLACED = 40_000
 
 STAYING = "layers run where their parameters lie from the start"
 
+MORE_ROUNDS = 4
+"""Maximum number of searches that continue from known orders, as long as each is a gain."""
+
 CONTINUED = 2
 """Number of outlines whose best schedule is placed first, and that have the rest of the moves."""
 
@@ -111,12 +103,6 @@ SMALL = 1_000_000
 
 MOST_HOSTED = 8
 """Maximum number of these outlines."""
-
-BLOCKS = (2, 4)
-"""Blocks per device whose cuts the search continues from at every budget."""
-
-STEP, LIMITS = 1.15, 2
-"""Factor between the limits below those of the devices for which cuts are sought, and their number."""
 
 SHORT = 3
 """Speed-up over one micro-batch at a time from which memory is not so short that groups of them are tried."""
@@ -229,16 +215,20 @@ class _Planning:
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
         self.hosted: BestSteps | None = None  # with offloading to a host
+        self.known = context.known_orders
 
     def run(self) -> Proposal:
         self._bound()
         listed = list(self._outlines())
         self._fit([outline for outline, _ in listed])
         slow = self.best.makespan
+        self._continue(listed)
+        begun = self._by_key.keys()
         for outline, starts in listed:
             if self._stopped:
                 break
-            self._begin(outline, starts)
+            if _key(outline.stages) not in begun:
+                self._begin(outline, starts)
         self.lines.sort(key=lambda line: line.entry.figure)
         fits = False
         for number, line in enumerate(self.lines):
@@ -411,9 +401,9 @@ class _Planning:
             if self._stopped:
                 return
             self.best.weigh(orders)
-        cut = {_key(stages): stages for stages in _block_cuts(self.problem, self.context)}
+        cut = {_key(stages): stages for stages in block_cuts(self.problem, self.context)}
         known = {_key(line.outline.stages): line for line in self.lines}
-        for ask in _planners(self.problem, self.context):
+        for ask in planners_of(self.problem, self.context):
             if self._stopped:
                 return
             with suppress(OptionError):
@@ -445,16 +435,45 @@ class _Planning:
         most = self.options.effort * SearchOptions().moves
         moves = most if self.options.moves is None else max(1, min(self.options.moves, most))
         with suppress(OptionError):
-            found, self.hosted = searched(self.problem, SearchOptions(moves=moves), self.context.aside())
+            options, inner = SearchOptions(moves=moves), self.context.aside()
+            found, self.hosted = searched(self.problem, options, inner, self.known)
             if found.answer is not None:
                 self._note(found.answer, cut, known)
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
         """Add orders of a line's stages to the schedules that it continues from."""
         if line is not None and not orders.paired and line.outline.splits_like(orders):
-            lists = line.outline.lists(orders)
-            line.entries = sorted([*line.entries, *line.walks.begin([lists])], key=lambda entry: entry.figure)
+            lists, level = line.outline.lists(orders), line.outline.levels_of(orders)
+            own = None if level is None or not level.any() else line.walks.repeat(lists, level)
+            found = [*line.walks.begin([lists]), *([] if own is None else [own])]
+            line.entries = sorted([*line.entries, *found], key=lambda entry: entry.figure)
             line.entry = line.entries[0]
+
+    def _continue(self, listed: Sequence[tuple[Outline, list[Lists]]]) -> None:
+        """Continue from known orders, which may not fit, before any other order is tried."""
+        outlines = {_key(outline.stages): (outline, starts) for outline, starts in listed}
+        for orders in self.known:
+            self.best.weigh(orders)
+        for orders in self.known:
+            key = _key(orders.stages)
+            if key not in self._by_key and (key in outlines or self._in_a_row(orders.stages)):
+                stages = tuple(replace(stage, recompute=()) for stage in orders.stages)
+                self._begin(*outlines.get(key, (Outline.of(self.problem, self.costs, stages, "known"), [])))
+            self._go_on(self._by_key.get(key), orders)
+        line = min(self.lines, key=lambda line: line.entry.figure, default=None)
+        for _ in range(MORE_ROUNDS):
+            if line is None or self._stopped:
+                return
+            before = line.entry.figure
+            self._improve(line, line.entries, int(CONTINUING * self._moves(line) / CONTINUED))
+            line.entries = [line.entry, *line.entries]
+            if line.entry.figure >= before:
+                return
+
+    @property
+    def _by_key(self) -> dict[_Key, _Line]:
+        """The lines by their stages."""
+        return {_key(line.outline.stages): line for line in self.lines}
 
     def _in_a_row(self, stages: tuple[Stage, ...]) -> bool:
         """Whether stages contain all layers once, in order."""
@@ -487,6 +506,8 @@ class _Planning:
         if known is not None and (line := outlines.get(_key(known[0]))) is not None and line not in chosen:
             chosen.append(line)
         for line in chosen:
+            if self._stopped:
+                break
             outline = line.outline
             start = known[1] if known is not None and _key(known[0]) == _key(outline.stages) else None
             search_both(
@@ -541,35 +562,3 @@ class _Planning:
             if not again:
                 return
             line.outline, line.walks, line.entry, entries = outline, walks, again[0], again
-
-
-def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Proposal]]:
-    """Yield the other planners, each as a callable."""
-    plain = (pipedream.solve_dp, pipedream.solve_2bw, varuna.solve, hetpipe.solve, pipe_torch.solve)
-    yield lambda: ftpipe.solve(problem, ftpipe.BlockOptions(), context.aside())
-    yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
-    for ask in (*plain, chimera_plan.solve):
-        yield partial(ask, problem, StageOptions(), context.aside())
-
-
-def _block_cuts(problem: Problem, context: Context) -> Iterator[tuple[Stage, ...]]:
-    """Yield stages of `ftpipe` for several sizes of blocks without limits, and for limits below those of the devices.
-
-    The limits are powers of `STEP`, which similar budgets share. With its own limits alone, `ftpipe` may choose other
-    blocks at a slightly larger budget, from which the search finds slower plans.
-    """
-    capacity = {memory.name: memory.capacity for memory in problem.machine.memories}
-    asked = [(dict.fromkeys(capacity), blocks) for blocks in BLOCKS]
-    if None not in capacity.values():
-        most = max(size or 0 for size in capacity.values())
-        power = math.ceil(math.log(max(most, 1), STEP)) - 1
-        asked += [
-            ({name: min(size or 0, int(STEP**k)) for name, size in capacity.items()}, BLOCKS[-1])
-            for k in range(power, max(power - LIMITS, 0), -1)
-        ]
-    for capacities, blocks in asked:
-        with suppress(OptionError):
-            limited = problem.with_capacities(capacities)
-            proposal = ftpipe.solve(limited, ftpipe.BlockOptions(blocks=blocks), context.aside())
-            if proposal.orders is not None:
-                yield proposal.orders.stages

@@ -29,6 +29,7 @@ from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.plugin.forms import Forms
+    from remat.schedule.orders import Orders
 
 
 @dataclass(kw_only=True)
@@ -191,18 +192,20 @@ class Effort:
         *,
         enough: Fraction | float | None = None,
         start: Answered | None = None,
+        neighbours: tuple[Orders, ...] = (),
     ) -> tuple[Proposal, Any]:
         """Run one solve; return its proposal and its options.
 
-        It stops at a makespan of `enough`, and begins with the schedule of `start`, which fits. If an algorithm that
-        has answered before refuses this problem (for example because its schedule would be too long), the answer is
-        unknown, with the reason as a note.
+        It stops at a makespan of `enough`. It begins with the schedule of `start`, which fits, and with the orders of
+        `neighbours`, which may not fit. If an algorithm that has answered before refuses this problem (for example
+        because its schedule would be too long), the answer is unknown, with the reason as a note.
         """
         chosen = self.chosen(problem, solver)
         context = self.context(solver, left)
         context.enough = enough
+        context.neighbours = neighbours
         if start is not None:
-            context.report(start.result.columns, makespan=start.result.makespan)
+            context.report(start.result.columns, orders=start.result.orders, makespan=start.result.makespan)
         self.solves += 1
         try:
             proposal, seconds = propose(problem, solver, chosen, context)
@@ -216,9 +219,15 @@ class Effort:
         self.answers += 1
         if context.satisfied and proposal.termination is Termination.GAP:
             proposal = replace(proposal, termination=Termination.COMPLETED)
-        if start is not None and proposal.steps is start.result.columns:
+        if start is not None and _is(proposal, start.result):
             proposal = replace(proposal, author=Author(start.result.algorithm, start.result.options))
         return proposal, chosen
+
+
+def _is(proposal: Proposal, known: Result) -> bool:
+    """Whether a proposal is the schedule of a known result."""
+    same_orders = known.orders is not None and proposal.orders == known.orders
+    return same_orders or (proposal.steps is not None and proposal.steps is known.columns)
 
 
 @dataclass(frozen=True)
@@ -274,8 +283,12 @@ class Prober:
         solver = self.effort.solver(problem) if member is None else member
         before, allowed = self.effort.seconds, self.effort.allowed(left)
         start = self.pool.fastest(budget) if self.effort.is_auto else None
-        start = start if start is not None and start.is_plain else None
-        proposal, chosen = self.effort.propose(problem, solver, left, enough=enough, start=start)
+        start = start if start is not None and start.starts else None
+        above = self.pool.next_above(budget) if self.effort.is_auto else None
+        orders = None if above is None else above.result.orders
+        proposal, chosen = self.effort.propose(
+            problem, solver, left, enough=enough, start=start, neighbours=() if orders is None else (orders,)
+        )
         seconds = self.effort.seconds - before
         return self._conclude(problem, solver, proposal, values_of(chosen), seconds, allowed=allowed)
 
