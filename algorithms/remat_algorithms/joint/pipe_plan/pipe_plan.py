@@ -83,9 +83,6 @@ PLACED = 40_000
 
 STAYING = "layers run where their parameters lie from the start"
 
-MORE_ROUNDS = 4
-"""Maximum number of searches that continue from known orders, as long as each is a gain."""
-
 CONTINUED = 2
 """Number of outlines whose best schedule is placed first, and that have the rest of the moves."""
 
@@ -151,9 +148,10 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
         return too_large
 
     def planned(problem: Problem, context: Context) -> Proposal:
+        known = context.known_orders
         report_named(problem, context)
         assert isinstance(problem.instance, PipelineInstance)
-        return _Planning(problem, problem.instance, options, context).run()
+        return _Planning(problem, problem.instance, options, context, known).run()
 
     return on_linked_devices(problem, context, planned)
 
@@ -205,7 +203,14 @@ def _key(stages: Iterable[Stage]) -> _Key:
 
 
 class _Planning:
-    def __init__(self, problem: Problem, instance: PipelineInstance, options: PlanOptions, context: Context) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        instance: PipelineInstance,
+        options: PlanOptions,
+        context: Context,
+        known: tuple[Orders, ...],
+    ) -> None:
         self.problem, self.instance, self.options, self.context = problem, instance, options, context
         self.best = BestOrders(problem, context)
         ranks = instance.sharding
@@ -215,20 +220,21 @@ class _Planning:
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
         self.hosted: BestSteps | None = None  # with offloading to a host
-        self.known = context.known_orders
+        self.known = known
 
     def run(self) -> Proposal:
         self._bound()
         listed = list(self._outlines())
         self._fit([outline for outline, _ in listed])
         slow = self.best.makespan
-        self._continue(listed)
-        begun = self._by_key.keys()
+        for orders in self.known:
+            self.best.weigh(orders)
         for outline, starts in listed:
             if self._stopped:
                 break
-            if _key(outline.stages) not in begun:
-                self._begin(outline, starts)
+            self._begin(outline, starts)
+        for orders in self.known:
+            self._take_up(orders)
         self.lines.sort(key=lambda line: line.entry.figure)
         fits = False
         for number, line in enumerate(self.lines):
@@ -449,26 +455,23 @@ class _Planning:
             line.entries = sorted([*line.entries, *found], key=lambda entry: entry.figure)
             line.entry = line.entries[0]
 
-    def _continue(self, listed: Sequence[tuple[Outline, list[Lists]]]) -> None:
-        """Continue from known orders, which may not fit, before any other order is tried."""
-        outlines = {_key(outline.stages): (outline, starts) for outline, starts in listed}
-        for orders in self.known:
-            self.best.weigh(orders)
-        for orders in self.known:
-            key = _key(orders.stages)
-            if key not in self._by_key and (key in outlines or self._in_a_row(orders.stages)):
-                stages = tuple(replace(stage, recompute=()) for stage in orders.stages)
-                self._begin(*outlines.get(key, (Outline.of(self.problem, self.costs, stages, "known"), [])))
-            self._go_on(self._by_key.get(key), orders)
-        line = min(self.lines, key=lambda line: line.entry.figure, default=None)
-        for _ in range(MORE_ROUNDS):
-            if line is None or self._stopped:
-                return
+    def _take_up(self, orders: Orders) -> None:
+        """Add known orders, which may not fit, to a line of their stages; there is one more if they are others."""
+        key = _key(orders.stages)
+        if key not in self._by_key and not self._stopped and self._in_a_row(orders.stages):
+            stages = tuple(replace(stage, recompute=()) for stage in orders.stages)
+            self._begin(Outline.of(self.problem, self.costs, stages, "known"), [])
+        self._go_on(self._by_key.get(key), orders)
+
+    def _continue(self, line: _Line, moves: int, most: int) -> None:
+        """Improve a line with more and more moves, as long as each search is a gain."""
+        while moves <= most and not self._stopped:
             before = line.entry.figure
-            self._improve(line, line.entries, int(CONTINUING * self._moves(line) / CONTINUED))
+            self._improve(line, line.entries, moves)
             line.entries = [line.entry, *line.entries]
             if line.entry.figure >= before:
                 return
+            moves *= 2
 
     @property
     def _by_key(self) -> dict[_Key, _Line]:
@@ -529,6 +532,8 @@ class _Planning:
         if not lines:
             return
         most = self._moves(lines[0])
+        if _key(lines[0].outline.stages) in {_key(orders.stages) for orders in self.known}:
+            self._continue(lines[0], int(SCREENING[0] * most / len(lines)), int(CONTINUING * most / CONTINUED))
         for share in SCREENING:
             for line in lines:
                 if self._stopped or not most:
