@@ -15,6 +15,7 @@ from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import Control, make_problem
 from remat.solving.questions.bisection import LONGER, Limit, search_least
 from remat.solving.questions.pool import Answered, with_budget
+from remat.solving.questions.portfolio_curve import PROGRESS, PortfolioCurve
 from remat.solving.questions.prober import Effort, Prober
 
 CHAIN = {
@@ -80,3 +81,22 @@ def test_a_budget_is_asked_again_only_with_a_multiple_of_the_time(slow, again):
     assert any(len(times) > 1 for times in by_budget.values())
     assert all(after >= LONGER * before for times in by_budget.values() for before, after in pairwise(times))
     assert not prober.effort.stopped
+
+
+@pytest.mark.parametrize(("member", "searches"), [(auto.QUICK, 0), (auto.ALONE, 1)])
+def test_the_search_of_a_curve_goes_on_where_all_members_find_less_than_the_quick_ones(
+    slow, monkeypatch, member, searches
+):
+    prober, known = slow
+    prober.pool.note(known)
+    problem = with_budget(prober.problem, 0, None)
+    found = Prober(problem, 0, Effort.of("auto", {}, Control(30))).at(known.peak // 2, member=member)
+    assert found.solved
+    assert found.peak < PROGRESS * known.peak
+    prober.pool.note(found)
+    curve = PortfolioCurve(prober, None, None, lambda answer: None)
+    asked = []
+    monkeypatch.setattr(curve, "_find_minimum", lambda: asked.append(prober.pool.smallest.peak))
+    monkeypatch.setattr(PortfolioCurve, "_has_time_for_minimum", lambda self: True)
+    curve._find_smaller()
+    assert len(asked) == searches
