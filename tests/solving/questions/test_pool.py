@@ -187,7 +187,7 @@ class Descending(PortfolioCurve):
     """A curve whose searches for the minimum budget lower it by given shares."""
 
     def __init__(self, shares):
-        self.shares, self.pool = shares, SimpleNamespace(smallest=SimpleNamespace(peak=1000))
+        self.shares, self.pool = shares, SimpleNamespace(smallest=SimpleNamespace(peak=1000), answers=())
 
     def _find_minimum(self, share=0.35):
         self.pool.smallest = SimpleNamespace(peak=self.pool.smallest.peak * self.shares.pop(0))
