@@ -227,14 +227,10 @@ class _Planning:
         listed = list(self._outlines())
         self._fit([outline for outline, _ in listed])
         slow = self.best.makespan
-        for orders in self.known:
-            self.best.weigh(orders)
         for outline, starts in listed:
             if self._stopped:
                 break
             self._begin(outline, starts)
-        for orders in self.known:
-            self._take_up(orders)
         self.lines.sort(key=lambda line: line.entry.figure)
         fits = False
         for number, line in enumerate(self.lines):
@@ -246,6 +242,8 @@ class _Planning:
             self._fit_groups([outline for outline, _ in listed])
         if self.options.zoo:
             self._ask_zoo()
+        for orders in self.known:
+            self._take_up(orders)
         self._search()
         if self.best.orders is not None and self.best.makespan is not None:
             found = without_needless(self.problem, self.best.orders, self.best.makespan, lambda: self._stopped)
@@ -442,30 +440,42 @@ class _Planning:
         moves = most if self.options.moves is None else max(1, min(self.options.moves, most))
         with suppress(OptionError):
             options, inner = SearchOptions(moves=moves), self.context.aside()
-            found, self.hosted = searched(self.problem, options, inner, self.known)
+            found, self.hosted = searched(self.problem, options, inner)
             if found.answer is not None:
                 self._note(found.answer, cut, known)
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
         """Add orders of a line's stages to the schedules that it continues from."""
         if line is not None and not orders.paired and line.outline.splits_like(orders):
-            lists, level = line.outline.lists(orders), line.outline.levels_of(orders)
-            own = None if level is None or not level.any() else line.walks.repeat(lists, level)
-            found = [*line.walks.begin([lists]), *([] if own is None else [own])]
-            line.entries = sorted([*line.entries, *found], key=lambda entry: entry.figure)
+            line.entries = _entries(line.outline, line.walks, orders, line.entries)
             line.entry = line.entries[0]
 
     def _take_up(self, orders: Orders) -> None:
-        """Add known orders, which may not fit, to a line of their stages; there is one more if they are others."""
-        key = _key(orders.stages)
-        if key not in self._by_key and not self._stopped and self._in_a_row(orders.stages):
+        """Search first from known orders, which may not fit; all else happens as without them."""
+        self.best.weigh(orders)
+        if self._stopped:
+            return
+        line = self._by_key.get(_key(orders.stages))
+        if line is not None:
+            outline = line.outline
+        elif self._in_a_row(orders.stages):
             stages = tuple(replace(stage, recompute=()) for stage in orders.stages)
-            self._begin(Outline.of(self.problem, self.costs, stages, "known"), [])
-        self._go_on(self._by_key.get(key), orders)
+            outline = Outline.of(self.problem, self.costs, stages, "known")
+        else:
+            return
+        if orders.paired or not outline.feasible or not outline.splits_like(orders):
+            return
+        walks = Walks(outline, self.context.seed, lambda: self._stopped)
+        found = _entries(outline, walks, orders)
+        if found:
+            own = _Line(outline, walks, found, found[0])
+            self._offer(own)
+            most = self._moves(own)
+            self._continue(own, int(SCREENING[0] * most / max(1, len(self.lines))), int(CONTINUING * most / CONTINUED))
 
     def _continue(self, line: _Line, moves: int, most: int) -> None:
         """Improve a line with more and more moves, as long as each search is a gain."""
-        while moves <= most and not self._stopped:
+        while 0 < moves <= most and not self._stopped:
             before = line.entry.figure
             self._improve(line, line.entries, moves)
             line.entries = [line.entry, *line.entries]
@@ -532,8 +542,6 @@ class _Planning:
         if not lines:
             return
         most = self._moves(lines[0])
-        if _key(lines[0].outline.stages) in {_key(orders.stages) for orders in self.known}:
-            self._continue(lines[0], int(SCREENING[0] * most / len(lines)), int(CONTINUING * most / CONTINUED))
         for share in SCREENING:
             for line in lines:
                 if self._stopped or not most:
@@ -567,3 +575,10 @@ class _Planning:
             if not again:
                 return
             line.outline, line.walks, line.entry, entries = outline, walks, again[0], again
+
+
+def _entries(outline: Outline, walks: Walks, orders: Orders, more: Sequence[Entry] = ()) -> list[Entry]:
+    """Return schedules of orders of an outline's stages, with their own recomputation and others, and `more`."""
+    lists, level = outline.lists(orders), outline.levels_of(orders)
+    own = None if level is None or not level.any() else walks.repeat(lists, level)
+    return sorted([*more, *walks.begin([lists]), *([] if own is None else [own])], key=lambda entry: entry.figure)

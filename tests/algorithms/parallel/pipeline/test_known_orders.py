@@ -67,6 +67,15 @@ def test_a_plan_without_a_search_is_no_slower_than_the_known_one(seed: int) -> N
     assert figure(warm) <= found[1] < figure(alone)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_known_orders_only_add_to_the_search(seed: int) -> None:
+    """All searches without known orders run with them, too."""
+    problem, options = make_problem(remat.load(pipeline(seed, 0.6))), PlanOptions(moves=400)
+    known = orders_of(pipeline(seed, 0.4), "pipe-plan")
+    alone, warm = (pipe_plan.solve(problem, options, one) for one in (Context(), told(problem, known)))
+    assert figure(warm) <= figure(alone)
+
+
 def test_orders_that_need_more_memory_are_fitted() -> None:
     options, gained = PlanOptions(moves=0, zoo=False, placement="v"), 0.0
     for seed in SEEDS:
