@@ -10,6 +10,7 @@ import pytest
 
 from remat.plugin.context import Context, interruptible
 from remat.plugin.proposal import ALL_SCHEDULES, Termination
+from remat.schedule.orders import Orders
 from remat.schedule.steps import Steps
 
 STEPS = Steps.of_runs(np.array([0, 1]))
@@ -96,6 +97,20 @@ def test_a_part_starts_from_the_best_schedule_of_all():
     assert part.known_steps is whole.part("third").known_steps is better
     # What runs aside may solve another problem.
     assert whole.aside().known_steps is None
+
+
+def test_a_part_starts_from_the_best_orders_and_those_of_other_budgets():
+    best, other = Orders((), ((),)), Orders((), ((), ()))
+    whole = Context(neighbours=(other,))
+    assert whole.known_orders == (other,)
+    whole.report(STEPS, orders=best, makespan=9)
+    assert whole.known_orders == (best, other)
+    assert whole.known_steps is None
+    part = whole.part("other")
+    assert not part.continues
+    assert part.known_orders == (best, other)
+    assert part.continues
+    assert whole.aside().known_orders == ()
 
 
 def test_a_share_of_the_time_that_is_left():

@@ -63,6 +63,6 @@ def small_step_of_copies(problem: Problem) -> bool:
     return small_step(problem) and step_of_copies(problem)
 
 
-def few_moves(problem: Problem) -> dict[str, int]:
-    """Return options of `pipe-plan` for solves of about a second: few moves, fewer of many tasks."""
-    return {"moves": min(200, 400_000 // max(1, len(problem.graph.tasks)))}
+def few_moves(problem: Problem) -> dict[str, int | bool]:
+    """Return options of `pipe-plan` for solves of about a second: few moves, fewer of many tasks, no other planners."""
+    return {"moves": min(200, 400_000 // max(1, len(problem.graph.tasks))), "zoo": False}

@@ -97,8 +97,11 @@ class Context:
         Switch with which another thread may stop the solve; it sets `interrupted`.
     takes_signals : bool
         Whether Ctrl-C already sets `interrupted`.
+    neighbours : tuple of Orders
+        Orders of a pipeline that are known for other budgets. They may need more memory than there is.
     continues : bool
-        Whether the algorithm of a part has read `known_steps`: it continues from there if it runs again.
+        Whether the algorithm of a part has read `known_steps` or `known_orders`: it continues from there if it runs
+        again.
     """
 
     deadline: float | None = None
@@ -125,6 +128,7 @@ class Context:
     cancel: Cancel | None = None
     takes_signals: bool = False
     continues: bool = False
+    neighbours: tuple[Orders, ...] = ()
 
     @property
     def default_limit(self) -> float | None:
@@ -171,6 +175,14 @@ class Context:
         algorithms.
         """
         return self.best_steps if self.best_orders is None else None
+
+    @property
+    def known_orders(self) -> tuple[Orders, ...]:
+        """The orders of the best pipeline schedule known so far, if it has orders, and those for other budgets.
+
+        As with `known_steps`, read them before the first report. Orders for other budgets may not fit.
+        """
+        return self.neighbours if self.best_orders is None else (self.best_orders, *self.neighbours)
 
     @property
     def seconds_left(self) -> float | None:
@@ -372,6 +384,12 @@ class _Part(_Aside):
         """The best schedule of the outer context: it also has this one's."""
         self.continues = True
         return self._outer.known_steps
+
+    @property
+    def known_orders(self) -> tuple[Orders, ...]:
+        """The orders of the outer context, which also has this one's."""
+        self.continues = True
+        return self._outer.known_orders
 
     def _impatient(self, now: float) -> bool:
         """Whether this algorithm and those before it have found nothing for longer than the patience."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from unittest.mock import ANY
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin import registry
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Status, Termination
+from remat.solving import auto
 from remat.solving.problem_setup import Control, make_problem
+from remat.solving.questions import prober as module
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.questions.portfolio_curve import PortfolioCurve, coarse_to_fine
 from remat.solving.questions.prober import Effort, Prober
@@ -184,7 +187,7 @@ class Descending(PortfolioCurve):
     """A curve whose searches for the minimum budget lower it by given shares."""
 
     def __init__(self, shares):
-        self.shares, self.pool = shares, SimpleNamespace(smallest=SimpleNamespace(peak=1000))
+        self.shares, self.pool = shares, SimpleNamespace(smallest=SimpleNamespace(peak=1000), answers=())
 
     def _find_minimum(self, share=0.35):
         self.pool.smallest = SimpleNamespace(peak=self.pool.smallest.peak * self.shares.pop(0))
@@ -243,3 +246,35 @@ def test_coarse_budgets_have_more_time_than_finer_ones():
     assert times[:17] == pytest.approx([25 * 0.75**place for place in range(17)])
     assert times[17:] == pytest.approx([times[16]] * 3)
     assert [budget for budget, _ in curve.shares[:3]] == [0, 19, 16]
+
+
+# --- orders of pipelines ----------------------------------------------------------------------------------------------
+
+
+def test_a_solve_starts_from_the_orders_of_both_neighbouring_budgets(monkeypatch):
+    """The fastest orders that fit are an incumbent; those of the next larger peak are only a place to start from."""
+    layer = {"forward_time": 5, "backward_time": 10, "output_size": 2, "saved_size": 20, "parameter_size": 5}
+    cluster = {"devices": [{"name": "gpu", "count": 2}], "levels": [{"bandwidth": 5}]}
+    document = {"schema": "remat.instance/3", "units": UNITS["units"], "kind": "pipeline", "cluster": cluster}
+    document |= {"layers": [layer | {"repeat": 4}], "micro_batches": 4}
+    prober = replace(prober_of(document), effort=Effort.of("pipe-plan", {"moves": 20}, Control()))
+    for budget in (None, 130, 110):
+        prober.at(budget)
+    prober = replace(prober, effort=Effort.of("auto", {}, Control()))
+    small, *_, large = prober.pool.front
+    assert small.peak is not None
+    assert large.peak is not None
+    budget = large.peak - 1
+    above, fits = prober.pool.next_above(budget), prober.pool.fastest(budget)
+    assert above is large
+    assert fits is not None
+    heard = []
+
+    def propose(problem, solver, chosen, context):
+        heard.append((context.known_orders, context.best_makespan))
+        return Proposal(orders=context.best_orders, makespan=context.best_makespan), 0.0
+
+    monkeypatch.setattr(module, "propose", propose)
+    answer = prober.at(budget, member=auto.QUICK)
+    assert heard == [((fits.result.orders, large.result.orders), fits.result.makespan)]
+    assert answer.result.algorithm == fits.result.algorithm != "auto"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from remat.plugin import IntArray, Orders, Pass, Phase, PipelineInstance, Problem, Segment, Stage
 from remat_algorithms.joint.pipe_plan.recompute_options import Level, StageCosts
 from remat_algorithms.parallel.pipeline.local_search.arrays import LARGEST, Rules, facts_of
@@ -87,12 +89,28 @@ class Outline:
         return all(0 <= one.batch - first[one.stage] < count[one.stage] for listed in orders.lists for one in listed)
 
     def lists(self, orders: Orders) -> Lists:
-        """Return orders as lists of the model."""
+        """Return orders as lists of the model, which do not say what is recomputed ahead."""
         first = self.model.first_batch
         return tuple(
-            tuple((int(one.phase), one.stage, one.batch - first[one.stage]) for one in listed)
+            tuple((int(one.phase), one.stage, one.batch - first[one.stage]) for one in listed if one.phase != Phase.R)
             for listed in orders.lists
         )
+
+    def levels_of(self, orders: Orders) -> IntArray | None:
+        """Return the levels of orders of the same stages, (stages, batches); None if some recomputation is no level."""
+        found = np.zeros((self.model.stages, self.model.batches), dtype=np.int64)
+        first, count = self.model.first_batch, self.model.count
+        for stage, (own, levels) in enumerate(zip(self.stages, self.levels, strict=True)):
+            number = {
+                tuple(tuple(own.layers[k] for k in segment) for segment in sorted(level.segments)): index
+                for index, level in enumerate(levels)
+            }
+            for batch in range(count[stage]):
+                index = number.get(orders.again(Pass(Phase.R, stage, first[stage] + batch)))
+                if index is None:
+                    return None
+                found[stage, batch] = index
+        return found
 
     def facts(self) -> Facts:
         """Encode the outline for the kernel."""

@@ -17,11 +17,9 @@ Other planners and rules also run: the answer is never slower than any of their 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from math import comb
 from typing import Literal, TypeAlias
@@ -50,6 +48,7 @@ from remat.plugin import (
 from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, whole_bound, work_bound
 from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.needless import without_needless
+from remat_algorithms.joint.pipe_plan.other_planners import block_cuts, planners_of
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
@@ -67,16 +66,6 @@ from remat_algorithms.parallel.pipeline.order_search import (
     searched,
 )
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
-from remat_algorithms.parallel.pipeline.planners import (
-    chimera_plan,
-    dapple_plan,
-    ftpipe,
-    hetpipe,
-    pipe_torch,
-    pipedream,
-    varuna,
-)
-from remat_algorithms.parallel.pipeline.planners.planner_input import StageOptions
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
 MOVES = 30_000
@@ -111,12 +100,6 @@ SMALL = 1_000_000
 
 MOST_HOSTED = 8
 """Maximum number of these outlines."""
-
-BLOCKS = (2, 4)
-"""Blocks per device whose cuts the search continues from at every budget."""
-
-STEP, LIMITS = 1.15, 2
-"""Factor between the limits below those of the devices for which cuts are sought, and their number."""
 
 SHORT = 3
 """Speed-up over one micro-batch at a time from which memory is not so short that groups of them are tried."""
@@ -165,9 +148,10 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
         return too_large
 
     def planned(problem: Problem, context: Context) -> Proposal:
+        known = context.known_orders
         report_named(problem, context)
         assert isinstance(problem.instance, PipelineInstance)
-        return _Planning(problem, problem.instance, options, context).run()
+        return _Planning(problem, problem.instance, options, context, known).run()
 
     return on_linked_devices(problem, context, planned)
 
@@ -219,7 +203,14 @@ def _key(stages: Iterable[Stage]) -> _Key:
 
 
 class _Planning:
-    def __init__(self, problem: Problem, instance: PipelineInstance, options: PlanOptions, context: Context) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        instance: PipelineInstance,
+        options: PlanOptions,
+        context: Context,
+        known: tuple[Orders, ...],
+    ) -> None:
         self.problem, self.instance, self.options, self.context = problem, instance, options, context
         self.best = BestOrders(problem, context)
         ranks = instance.sharding
@@ -229,6 +220,7 @@ class _Planning:
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
         self.hosted: BestSteps | None = None  # with offloading to a host
+        self.known = known
 
     def run(self) -> Proposal:
         self._bound()
@@ -250,6 +242,8 @@ class _Planning:
             self._fit_groups([outline for outline, _ in listed])
         if self.options.zoo:
             self._ask_zoo()
+        for orders in self.known:
+            self._take_up(orders)
         self._search()
         if self.best.orders is not None and self.best.makespan is not None:
             found = without_needless(self.problem, self.best.orders, self.best.makespan, lambda: self._stopped)
@@ -421,9 +415,9 @@ class _Planning:
             if self._stopped:
                 return
             self.best.weigh(orders)
-        cut = {_key(stages): stages for stages in _block_cuts(self.problem, self.context)}
+        cut = {_key(stages): stages for stages in block_cuts(self.problem, self.context)}
         known = {_key(line.outline.stages): line for line in self.lines}
-        for ask in _planners(self.problem, self.context):
+        for ask in planners_of(self.problem, self.context):
             if self._stopped:
                 return
             with suppress(OptionError):
@@ -455,16 +449,54 @@ class _Planning:
         most = self.options.effort * SearchOptions().moves
         moves = most if self.options.moves is None else max(1, min(self.options.moves, most))
         with suppress(OptionError):
-            found, self.hosted = searched(self.problem, SearchOptions(moves=moves), self.context.aside())
+            options, inner = SearchOptions(moves=moves), self.context.aside()
+            found, self.hosted = searched(self.problem, options, inner)
             if found.answer is not None:
                 self._note(found.answer, cut, known)
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
         """Add orders of a line's stages to the schedules that it continues from."""
         if line is not None and not orders.paired and line.outline.splits_like(orders):
-            lists = line.outline.lists(orders)
-            line.entries = sorted([*line.entries, *line.walks.begin([lists])], key=lambda entry: entry.figure)
+            line.entries = _entries(line.outline, line.walks, orders, line.entries)
             line.entry = line.entries[0]
+
+    def _take_up(self, orders: Orders) -> None:
+        """Search first from known orders, which may not fit; all else happens as without them."""
+        self.best.weigh(orders)
+        if self._stopped:
+            return
+        line = self._by_key.get(_key(orders.stages))
+        if line is not None:
+            outline = line.outline
+        elif self._in_a_row(orders.stages):
+            stages = tuple(replace(stage, recompute=()) for stage in orders.stages)
+            outline = Outline.of(self.problem, self.costs, stages, "known")
+        else:
+            return
+        if orders.paired or not outline.feasible or not outline.splits_like(orders):
+            return
+        walks = Walks(outline, self.context.seed, lambda: self._stopped)
+        found = _entries(outline, walks, orders)
+        if found:
+            own = _Line(outline, walks, found, found[0])
+            self._offer(own)
+            most = self._moves(own)
+            self._continue(own, int(SCREENING[0] * most / max(1, len(self.lines))), int(CONTINUING * most / CONTINUED))
+
+    def _continue(self, line: _Line, moves: int, most: int) -> None:
+        """Improve a line with more and more moves, as long as each search is a gain."""
+        while 0 < moves <= most and not self._stopped:
+            before = line.entry.figure
+            self._improve(line, line.entries, moves)
+            line.entries = [line.entry, *line.entries]
+            if line.entry.figure >= before:
+                return
+            moves *= 2
+
+    @property
+    def _by_key(self) -> dict[_Key, _Line]:
+        """The lines by their stages."""
+        return {_key(line.outline.stages): line for line in self.lines}
 
     def _in_a_row(self, stages: tuple[Stage, ...]) -> bool:
         """Whether stages contain all layers once, in order."""
@@ -497,6 +529,8 @@ class _Planning:
         if known is not None and (line := outlines.get(_key(known[0]))) is not None and line not in chosen:
             chosen.append(line)
         for line in chosen:
+            if self._stopped:
+                break
             outline = line.outline
             start = known[1] if known is not None and _key(known[0]) == _key(outline.stages) else None
             search_both(
@@ -553,33 +587,8 @@ class _Planning:
             line.outline, line.walks, line.entry, entries = outline, walks, again[0], again
 
 
-def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Proposal]]:
-    """Yield the other planners, each as a callable."""
-    plain = (pipedream.solve_dp, pipedream.solve_2bw, varuna.solve, hetpipe.solve, pipe_torch.solve)
-    yield lambda: ftpipe.solve(problem, ftpipe.BlockOptions(), context.aside())
-    yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
-    for ask in (*plain, chimera_plan.solve):
-        yield partial(ask, problem, StageOptions(), context.aside())
-
-
-def _block_cuts(problem: Problem, context: Context) -> Iterator[tuple[Stage, ...]]:
-    """Yield stages of `ftpipe` for several sizes of blocks without limits, and for limits below those of the devices.
-
-    The limits are powers of `STEP`, which similar budgets share. With its own limits alone, `ftpipe` may choose other
-    blocks at a slightly larger budget, from which the search finds slower plans.
-    """
-    capacity = {memory.name: memory.capacity for memory in problem.machine.memories}
-    asked = [(dict.fromkeys(capacity), blocks) for blocks in BLOCKS]
-    if None not in capacity.values():
-        most = max(size or 0 for size in capacity.values())
-        power = math.ceil(math.log(max(most, 1), STEP)) - 1
-        asked += [
-            ({name: min(size or 0, int(STEP**k)) for name, size in capacity.items()}, BLOCKS[-1])
-            for k in range(power, max(power - LIMITS, 0), -1)
-        ]
-    for capacities, blocks in asked:
-        with suppress(OptionError):
-            limited = problem.with_capacities(capacities)
-            proposal = ftpipe.solve(limited, ftpipe.BlockOptions(blocks=blocks), context.aside())
-            if proposal.orders is not None:
-                yield proposal.orders.stages
+def _entries(outline: Outline, walks: Walks, orders: Orders, more: Sequence[Entry] = ()) -> list[Entry]:
+    """Return schedules of orders of an outline's stages, with their own recomputation and others, and `more`."""
+    lists, level = outline.lists(orders), outline.levels_of(orders)
+    own = None if level is None or not level.any() else walks.repeat(lists, level)
+    return sorted([*more, *walks.begin([lists]), *([] if own is None else [own])], key=lambda entry: entry.figure)

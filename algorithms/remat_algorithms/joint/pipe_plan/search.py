@@ -78,6 +78,12 @@ class Walks:
                         found.setdefault(entry.keys.tobytes() + entry.level.tobytes(), entry)
         return _sorted(found)
 
+    def repeat(self, lists: Lists, level: IntArray) -> Entry | None:
+        """Return the schedule of lists with given levels; None if it does not fit."""
+        whole = complete(self.outline.model, lists)
+        keys = None if whole is None else start_keys(self.outline.model, whole)
+        return None if keys is None else self._schedule(keys, level, -1.0)
+
     def _levels(self, lists: Lists) -> Iterator[IntArray]:
         """Yield levels: those with which the lists fit, and uniform ones."""
         fitted = fitting_levels(self.outline, lists)

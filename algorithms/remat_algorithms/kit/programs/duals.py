@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,9 +34,17 @@ class Solved:
     bound: float
 
 
-def solve_linear(program: Program) -> Solved:
+def solve_linear(program: Program, seconds: float | None = None) -> Solved:
     """Solve the linear relaxation of a program whose columns all have finite bounds.
 
+    Parameters
+    ----------
+    program : Program
+    seconds : float, optional
+        Time limit, as the context's deadline leaves it. After it, nothing is known.
+
+    Notes
+    -----
     For any duals y, cost x = y A x + (cost - y A) x. The first term is at least y times the row bounds on the side that
     the sign of y selects. The second is at least its minimum over the bounds of the columns. The solver's duals give
     its optimum, except for rounding; the bound holds for any duals.
@@ -43,21 +52,30 @@ def solve_linear(program: Program) -> Solved:
     Without costs, a bound above 0 proves infeasibility. If the solver reports infeasibility, the duals of the program
     that minimises the violation of the rows must prove it.
     """
-    feasible, solution, duals = _glop(program)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    feasible, solution, duals = _glop(program, deadline)
     if solution is not None:
         return Solved(solution, dual_bound(program, duals))
     if not feasible:
-        _, _, duals = _glop(_missed(program))
+        _, _, duals = _glop(_missed(program), deadline)
         if dual_bound(replace(program, cost=np.zeros(program.columns)), duals, FIRM) > 0:
             return Solved(None, np.inf)
     return Solved(None, -np.inf)
 
 
-def _glop(program: Program) -> tuple[bool, FloatArray | None, FloatArray]:
-    """Return whether GLOP considers a program feasible, a solution, and duals; zeros without duals."""
+def _glop(program: Program, deadline: float | None = None) -> tuple[bool, FloatArray | None, FloatArray]:
+    """Return whether GLOP considers a program feasible, a solution, and duals; zeros without duals.
+
+    A program that the deadline stops counts as feasible.
+    """
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        return True, None, np.zeros(program.rows)
     helper, model = handed_over(program.relaxed())
     solver = helper.ModelSolverHelper(LINEAR)
     solver.enable_output(False)
+    if left is not None:
+        solver.set_time_limit_in_seconds(left)
     solver.solve(model)
     feasible = solver.status() != helper.SolveStatus.INFEASIBLE
     if solver.status() != helper.SolveStatus.OPTIMAL:

@@ -151,7 +151,7 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
 
 
 def _searched(problem: Problem, options: SearchOptions, context: Context) -> Proposal:
-    best, hosted = searched(problem, options, context)
+    best, hosted = searched(problem, options, context, context.known_orders)
     if hosted is not None and hosted.steps is not None:
         best.orders, best.hanging, best.makespan = None, None, hosted.makespan
     return Proposal(
@@ -162,13 +162,18 @@ def _searched(problem: Problem, options: SearchOptions, context: Context) -> Pro
     )
 
 
-def searched(problem: Problem, options: SearchOptions, context: Context) -> tuple[BestOrders, BestSteps | None]:
-    """Return the best orders and, if there is a host, the best plan with host offloading that is faster."""
+def searched(
+    problem: Problem, options: SearchOptions, context: Context, known: Sequence[Orders] = ()
+) -> tuple[BestOrders, BestSteps | None]:
+    """Return the best orders and, if there is a host, the best plan with host offloading that is faster.
+
+    The search also starts from `known` orders, where they are of the same stages; they may not fit.
+    """
     best = BestOrders(problem, context)
     for orders in named_orders(problem):
         best.weigh(orders)
     limited: dict[str, Lists] = {}
-    for staged in _with_splits(problem, options):
+    for staged in (one.with_starts(known) for one in _with_splits(problem, options)):
         for _ in range(ROUNDS):
             if context.stopped:
                 break
@@ -249,7 +254,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     if its makespan, after placement, equals the bound. If some stage reads nothing from the previous one, stages of
     different branches could run at the same time. Then only infeasibility is proved.
     """
-    best = BestOrders(problem, context)
+    best, known = BestOrders(problem, context), context.known_orders
     for orders in named_orders(problem):
         if not context.stopped:
             best.weigh(orders)
@@ -257,7 +262,8 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     searched = _Exact(problem, options, context, best, first)
     splits = splits_of(first.instance.micro_batches) if first.model.chains else [None]
     for number, forth in enumerate(splits):
-        searched.prove(first if number == 0 else staging(problem, options.placement, forth=forth))
+        staged = first if number == 0 else staging(problem, options.placement, forth=forth)
+        searched.prove(staged.with_starts(known))
     scope, bound = first.name, min(searched.bounds)
     if best.orders is None:
         # No order needs less memory; also after a timeout: a budget reported as sufficient needs orders.

@@ -79,6 +79,24 @@ class Staging:
         """Convert lists to orders; the micro-batches of a second chain follow those of the first one."""
         return Orders(self.stages, tuple(tuple(_passes(listed, self.model.first_batch)) for listed in lists))
 
+    def lists(self, orders: Orders) -> Lists | None:
+        """Return orders as lists of the model, without their recomputation; None if they are of other stages."""
+        if orders.paired or [replace(stage, recompute=()) for stage in orders.stages] != list(self.stages):
+            return None
+        first = self.model.first_batch
+        lists = tuple(
+            tuple((int(one.phase), one.stage, one.batch - first[one.stage]) for one in listed if one.phase != Phase.R)
+            for listed in orders.lists
+        )
+        count = self.model.count
+        fits = all(0 <= batch < count[stage] for listed in lists for _, stage, batch in listed)
+        return lists if fits else None
+
+    def with_starts(self, known: Sequence[Orders]) -> Staging:
+        """Return the same with known orders, where they are of these stages, before the named ones."""
+        more = [lists for orders in known if (lists := self.lists(orders)) is not None]
+        return replace(self, starts=(*more, *self.starts)) if more else self
+
     def tightened(self, excess: Sequence[int]) -> Staging:
         """Return the same with additional bytes reserved on each device for values outside the model."""
         fixed = tuple(size + more for size, more in zip(self.model.fixed, excess, strict=True))

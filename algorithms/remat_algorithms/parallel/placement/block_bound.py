@@ -138,7 +138,7 @@ class Blocks:
                 entries = [(weight[unit], 1.0) for unit in sorted(block.units)]
                 builder.add_row([*entries, (most[block.kind], -1.0)], upper=0.0)
         program = builder.build()
-        solved = solve_linear(program)
+        solved = solve_linear(program, self.context.seconds_left)
         if solved.solution is None or -float(program.cost @ solved.solution) <= 1e-6:
             return None
         found = np.maximum(solved.solution, 0.0)

@@ -45,7 +45,7 @@ def cheap_bounds(model: Model, context: Context) -> Iterator[Bound]:
     """Yield the bounds that take negligible time."""
     if not model.certain:
         return
-    solved = rates(model)
+    solved = rates(model, context)
     if math.isfinite(solved.bound) and solved.bound > 0:
         yield over_all(solved.bound, "rates")
     longest = longest_unit(model)
@@ -86,8 +86,8 @@ def whole_units(model: Model) -> float:
     return found if model.whole else SAFE * found
 
 
-def rates(model: Model) -> Solved:
-    """Solve the linear program of fractions."""
+def rates(model: Model, context: Context) -> Solved:
+    """Solve the linear program of fractions, within the time left."""
     classes = model.classes
     first = [own[0] for own in classes]
     time = model.time[first]
@@ -120,7 +120,7 @@ def rates(model: Model) -> Solved:
     builder.upper[period] = longest(busy)
     for kind, own in enumerate(classes):
         builder.add_row([*busy[kind], (period, -float(len(own)))], upper=0)
-    return solve_linear(builder.build())
+    return solve_linear(builder.build(), context.seconds_left)
 
 
 def _add_transfers(

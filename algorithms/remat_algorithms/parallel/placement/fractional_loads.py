@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from remat.plugin import Context
 from remat_algorithms.kit.programs.duals import solve_linear
 from remat_algorithms.kit.programs.program import FloatArray, Program, ProgramBuilder
 from remat_algorithms.parallel.placement.model import Model
@@ -43,10 +44,10 @@ class Split:
 
 
 class Fractions:
-    """The program of a model, for any choice of copies."""
+    """The program of a model, for any choice of copies, solved within the time left."""
 
-    def __init__(self, model: Model, less: Sequence[int] = ()) -> None:
-        self.model = model
+    def __init__(self, model: Model, context: Context, less: Sequence[int] = ()) -> None:
+        self.model, self.context = model, context
         graph = model.graph
         self.most = {place.value: place.copies for place in graph.placeable}
         self.memories = sorted(set(model.memory_of))
@@ -128,7 +129,7 @@ class Fractions:
             or None if the solver found none.
         """
         program = self._fixed(copies)
-        solved = solve_linear(program)
+        solved = solve_linear(program, self.context.seconds_left)
         return solved.bound * self.unit, None if solved.solution is None else self._split(solved.solution)
 
     def with_fewest_transfers(self, copies: Copies, bound: float) -> Split | None:
@@ -137,7 +138,7 @@ class Fractions:
         program.upper[self.period] = bound / self.unit * (1 + ROUNDING)
         cost = np.zeros(program.columns)
         cost[self.transfers] = 1.0
-        solved = solve_linear(replace(program, cost=cost))
+        solved = solve_linear(replace(program, cost=cost), self.context.seconds_left)
         return None if solved.solution is None else self._split(solved.solution)
 
     def _fixed(self, copies: Copies) -> Program:

@@ -86,7 +86,7 @@ class _Search:
     def __init__(self, best: Best, options: ReplicatedOptions) -> None:
         self.best, self.options = best, options
         self.model: Model = best.model
-        self.fractions = Fractions(self.model)
+        self.fractions = Fractions(self.model, best.context)
         self.bound: float | None = None
         self.ended = False
         jobs = max(1, len(self.model.graph.tasks) + 2 * len(self.model.flows))

@@ -23,6 +23,9 @@ QUICK_SHARE = 0.25
 LATER_PART = 6
 """Part of the range below the best answer that later rounds search."""
 
+LONGER = 2
+"""Factor between the time of a solve and the next one at the same budget: in about the same time it finds the same."""
+
 NARROW = 0.001
 """Share of the budget to which the gap between a sweep's result and the proof is closed."""
 
@@ -92,6 +95,7 @@ class Bisection:
         self.next: int | None = None
         self.classes: dict[str, int] = {}
         self.cut = self.asked_floor = False
+        self.solves, self.fewer = 0, 1
 
     @property
     def enough(self) -> Fraction | float:
@@ -168,21 +172,33 @@ class Bisection:
             budget = self.candidate(resolution)
             if budget is None:
                 return
-            enough = None if member is None else self.enough
-            self.note(self.prober.at(budget, self.left(resolution), member=member, enough=enough))
+            left = max(1, self.left(resolution) // self.fewer)
+            if member is None:
+                self.note(self.prober.at(budget, left))
+            else:
+                self._ask(budget, left, member)
+
+    def _ask(self, budget: int, left: int, member: registry.Algorithm) -> None:
+        """Ask a form of the portfolio, unless it has failed at this budget with about as much time."""
+        known, allowed = self.prober.pool.longest(budget, member), self.prober.effort.allowed(left)
+        if known is None or allowed is None or self.limit.met_by(known) or allowed >= LONGER * (known.allowed or 0.0):
+            self.solves += 1
+            known = self.prober.at(budget, left, member=member, enough=self.enough)
+        self.note(known)
 
     def run_portfolio(self, resolution: float, *, again: bool = False) -> None:
         """Close the gap with the quick members, then with all members, within the time limit.
 
         `again` means that an earlier search had less time. Then, and in later rounds, the search begins near the best
-        answer, since most smaller budgets failed before.
+        answer, since most smaller budgets failed before. After a round without a gain, each solve of the next one has
+        more of the time left. The search ends if no solve would have `LONGER` times the time of an earlier one.
         """
         effort = self.prober.effort
         if not again:
             with effort.within(QUICK_SHARE):
                 self.run(resolution, auto.QUICK)
         while not effort.stopped:
-            found, self.cut = self.best, False
+            found, self.cut, self.solves = self.best, False, 0
             assert found is not None
             self.failed, top = self.refuted, found.peak or 0
             if again:
@@ -192,6 +208,10 @@ class Bisection:
             # Without a limit all members had their time, and members that terminated would repeat their answer.
             if effort.deadline is None or (not self.cut and found is self.best):
                 return
+            if found is self.best:
+                if not self.solves and self.fewer > self.left(resolution):
+                    return
+                self.fewer *= LONGER
             again = True
 
     def _confirm(self) -> None:
@@ -199,7 +219,7 @@ class Bisection:
         assert self.best is not None
         below = self.prober.grid.below(self.best.peak or 0)
         if below > max(self.failed, self.refuted) and not self.prober.effort.stopped:
-            self.note(self.prober.at(below, 2, member=auto.ALONE, enough=self.enough))
+            self._ask(below, 2, auto.ALONE)
 
     def left(self, resolution: float) -> int:
         """Return the estimated number of remaining solves."""

@@ -24,7 +24,8 @@ def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
 class Answered:
     """A verified answer at a budget, and its proposal.
 
-    `asked` is the budget that the algorithm received; None for a breakpoint, or without a limit.
+    `asked` is the budget that the algorithm received; None for a breakpoint, or without a limit. `allowed` is the time
+    limit of the solve in seconds; None without one.
     """
 
     memory: int
@@ -33,6 +34,7 @@ class Answered:
     problem: Problem
     proposal: Proposal
     result: Result
+    allowed: float | None = None
 
     @property
     def budget(self) -> int | None:
@@ -57,9 +59,9 @@ class Answered:
         return math.inf if self.budget is None else self.budget
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the schedule is a list of steps, usable as a warm start."""
-        return self.result.orders is None and self.result.pattern is None and self.result.steady is None
+    def starts(self) -> bool:
+        """Whether other solves can start from the schedule: it is no pattern of a stream."""
+        return self.result.pattern is None and self.result.steady is None
 
     @property
     def solved(self) -> bool:
@@ -141,6 +143,15 @@ class Pool:
         """Return the fastest schedule that fits a budget."""
         fitting = [known for known in self.front if budget is None or (known.peak or 0) <= budget]
         return fitting[-1] if fitting else None
+
+    def longest(self, budget: int, solver: registry.Algorithm) -> Answered | None:
+        """Return the answer of an algorithm, or form of the portfolio, that had the most time at a budget."""
+        own = [one for one in self.answers if one.asked == budget and one.solver == solver and one.allowed is not None]
+        return max(own, key=lambda one: one.allowed or 0.0, default=None)
+
+    def next_above(self, budget: float | None) -> Answered | None:
+        """Return the schedule with the smallest peak above a budget."""
+        return next((known for known in self.front if budget is not None and (known.peak or 0) > budget), None)
 
     @property
     def smallest(self) -> Answered | None:

@@ -77,14 +77,18 @@ class PortfolioCurve:
             self._deepen(self._wanted())
 
     def _find_smaller(self) -> None:
-        """Continue the search for the minimum budget as long as it makes progress within its share of the time."""
+        """Continue the search for the minimum budget as long as it makes progress within its share of the time.
+
+        The first search makes progress if all members lower what the quick ones have found.
+        """
+        quick = [known.peak or 0 for known in self.pool.answers if known.solved and known.solver == auto.QUICK]
+        before = min(quick, default=math.inf)
         for _ in range(FURTHER):
             smallest = self.pool.smallest
-            if smallest is None or not self._has_time_for_minimum():
+            if smallest is None or (smallest.peak or 0) > PROGRESS * before or not self._has_time_for_minimum():
                 return
+            before = smallest.peak or 0
             self._find_minimum()
-            if self.pool.smallest is None or (self.pool.smallest.peak or 0) > PROGRESS * (smallest.peak or 0):
-                return
 
     def _has_time_for_minimum(self) -> bool:
         least = self._least()

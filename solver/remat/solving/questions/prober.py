@@ -29,6 +29,7 @@ from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.plugin.forms import Forms
+    from remat.schedule.orders import Orders
 
 
 @dataclass(kw_only=True)
@@ -163,6 +164,10 @@ class Effort:
             solver = auto.AUTO
         return auto.read_options(problem, solver, options)
 
+    def allowed(self, left: float) -> float | None:
+        """Return the seconds that one of `left` solves has; None without a limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) / max(1, left)
+
     def context(self, solver: registry.Algorithm, left: float) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
         deadline, now = self.deadline, time.monotonic()
@@ -195,18 +200,20 @@ class Effort:
         *,
         enough: Fraction | float | None = None,
         start: Answered | None = None,
+        neighbours: tuple[Orders, ...] = (),
     ) -> tuple[Proposal, Any]:
         """Run one solve; return its proposal and its options.
 
-        It stops at a makespan of `enough`, and begins with the schedule of `start`, which fits. If an algorithm that
-        has answered before refuses this problem (for example because its schedule would be too long), the answer is
-        unknown, with the reason as a note.
+        It stops at a makespan of `enough`. It begins with the schedule of `start`, which fits, and with the orders of
+        `neighbours`, which may not fit. If an algorithm that has answered before refuses this problem (for example
+        because its schedule would be too long), the answer is unknown, with the reason as a note.
         """
         chosen = self.chosen(problem, solver)
         context = self.context(solver, left)
         context.enough = enough
+        context.neighbours = neighbours
         if start is not None:
-            context.report(start.result.columns, makespan=start.result.makespan)
+            context.report(start.result.columns, orders=start.result.orders, makespan=start.result.makespan)
         self.solves += 1
         try:
             proposal, seconds = propose(problem, solver, chosen, context)
@@ -220,9 +227,15 @@ class Effort:
         self.answers += 1
         if context.satisfied and proposal.termination is Termination.GAP:
             proposal = replace(proposal, termination=Termination.COMPLETED)
-        if start is not None and proposal.steps is start.result.columns:
+        if start is not None and _is(proposal, start.result):
             proposal = replace(proposal, author=Author(start.result.algorithm, start.result.options))
         return proposal, chosen
+
+
+def _is(proposal: Proposal, known: Result) -> bool:
+    """Whether a proposal is the schedule of a known result."""
+    same_orders = known.orders is not None and proposal.orders == known.orders
+    return same_orders or (proposal.steps is not None and proposal.steps is known.columns)
 
 
 @dataclass(frozen=True)
@@ -276,11 +289,16 @@ class Prober:
         """
         problem = with_budget(self.problem, self.memory, budget)
         solver = self.effort.solver(problem) if member is None else member
-        before = self.effort.seconds
+        before, allowed = self.effort.seconds, self.effort.allowed(left)
         start = self.pool.fastest(budget) if self.effort.is_auto else None
-        start = start if start is not None and start.is_plain else None
-        proposal, chosen = self.effort.propose(problem, solver, left, enough=enough, start=start)
-        return self._conclude(problem, solver, proposal, values_of(chosen), self.effort.seconds - before)
+        start = start if start is not None and start.starts else None
+        above = self.pool.next_above(budget) if self.effort.is_auto else None
+        orders = None if above is None else above.result.orders
+        proposal, chosen = self.effort.propose(
+            problem, solver, left, enough=enough, start=start, neighbours=() if orders is None else (orders,)
+        )
+        seconds = self.effort.seconds - before
+        return self._conclude(problem, solver, proposal, values_of(chosen), seconds, allowed=allowed)
 
     def refused(self, budget: int, least: LeastBudget | None) -> Answered:
         """Return the answer at a budget that is proved too small for every schedule."""
@@ -371,13 +389,20 @@ class Prober:
         options: Mapping[str, Any],
         seconds: float,
         verified: Result | None = None,
+        allowed: float | None = None,
     ) -> Answered:
         result = conclude(
             problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds, verified=verified
         )
         asked = problem.machine.memories[self.memory].capacity
         answer = Answered(
-            memory=self.memory, asked=asked, solver=solver, problem=problem, proposal=proposal, result=result
+            memory=self.memory,
+            asked=asked,
+            solver=solver,
+            problem=problem,
+            proposal=proposal,
+            result=result,
+            allowed=allowed,
         )
         self.pool.note(answer)
         return answer

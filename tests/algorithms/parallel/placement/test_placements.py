@@ -283,8 +283,8 @@ def test_what_is_not_solved_is_not_excluded(seed, monkeypatch):
     best = remat.solve(document, algorithm="placement-replicated", options=options).makespan
     solve_linear, answers = fractional_loads.solve_linear, []
 
-    def at_first(program):
-        answers.append(Solved(None, -math.inf) if answers else solve_linear(program))
+    def at_first(program, seconds):
+        answers.append(Solved(None, -math.inf) if answers else solve_linear(program, seconds))
         return answers[-1]
 
     monkeypatch.setattr(fractional_loads, "solve_linear", at_first)
