@@ -100,7 +100,7 @@ def test_a_loop_without_room_for_a_state_is_refused_at_once(
     outcome = run("solve", path, "-b", "1.9GB", "-b", "disk=0")
     assert outcome.code == 3
     assert "every schedule needs at least 6 GB in all memories together" in outcome.out
-    assert "such as x0" in outcome.out
+    assert ": x0 (2 GB)" in outcome.out
     assert ran.count(ran[0]) <= 4
     ran.clear()
     assert run("solve", path, "-b", "1GB", "-b", "disk=1GB").code == 4  # a state might be divided

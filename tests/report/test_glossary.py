@@ -63,7 +63,8 @@ def test_labels_of_pipelines_are_explained(name):
     assert find_term(name)
 
 
-SOURCES = ("summary", "plan_view", "verdict", "facts", "shortfall_lines", "schedule_view", "run_times")
+SOURCES = ("summary", "class_bounds", "stopped", "plan_view", "verdict", "facts")
+SOURCES += ("shortfall_lines", "schedule_view", "run_times")
 LABEL = re.compile(r'(?:yield \(?\s*|_labelled\()"([a-z][a-z -]*)"(?:,| if)')
 
 

@@ -36,7 +36,7 @@ def read_label(asked: str | Algorithm, known: Collection[str] | None = None) -> 
     OptionError
         If the label is not a word of letters, digits, ``-`` and ``_``, or is the name of an algorithm.
     """
-    if isinstance(asked, Algorithm) or "=" not in asked:
+    if not isinstance(asked, str) or "=" not in asked:
         return name_of(asked), asked
     label, _, name = (part.strip() for part in asked.partition("="))
     if not _LABEL.fullmatch(label):

@@ -64,10 +64,10 @@ def tightened(
             other = problem.with_capacities({memory.name: limit})
             for candidate in select(other):
                 most = 1 if candidate.algorithm.anytime else MOST_LIMITS
-                if context.stopped or needs.get(candidate.key, limit) < limit or asked[candidate.key] >= most:
+                if needs.get(candidate.key, limit) < limit or asked[candidate.key] >= most:
                     continue
                 asked[candidate.key] += 1
-                answer = ask(other, candidate)
+                answer = ask(other, candidate)  # none, once the time is over
                 needs[candidate.key] = _need(answer, memory.name)
                 makespan = None if answer is None else answer.result.makespan
                 if answer is not None and makespan is not None and (best is None or makespan < best):

@@ -276,6 +276,6 @@ def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
     size = budget_to_paste(least.size, units)
     ask = f"{memory.name}={size}" if several else size
     within = answer.infeasible_within or ALL_SCHEDULES
-    needs = "the least is" if least.sufficient else f"for {within} no less will do than"
+    needs = "it finds one in" if least.sufficient else f"for {within} no less will do than"
     size = format_budget(least.size, units, enough=least.sufficient)
     return f"{name} finds no schedule in memory {memory.name!r}{has}; {needs} {size}: ask for {ask}"

@@ -21,10 +21,8 @@ OF_STAGES = (LAYERS_WHOLE, PARAMETERS_STAY)
 def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
     """Yield rows of bounds on classes of schedules."""
     for number, bound in enumerate(_other_bounds(result)):
-        yield (
-            "" if number else "other bounds",
-            f"{format_time(bound.value, result.units)} for {bound.scope} ({bound.source})",
-        )
+        text = f"{format_time(bound.value, result.units)} for {bound.scope} ({bound.source})"
+        yield "other bounds" if number == 0 else "", text
 
 
 def _other_bounds(result: Result) -> list[Bound]:

@@ -284,7 +284,7 @@ def test_a_capacity_below_one_state_names_the_least():
         assert answer.least_budget.size == least
         assert answer.least_budget.sufficient
         assert remat.solve(document, algorithm="online-revolve", budget=least).report.ok
-        with pytest.raises(OptionError, match=rf"the least is {least}: ask for ram={least}"):
+        with pytest.raises(OptionError, match=rf"it finds one in {least}: ask for ram={least}"):
             remat.stream(document, algorithm="online-revolve")
 
 
