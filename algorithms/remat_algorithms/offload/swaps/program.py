@@ -96,7 +96,8 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
 
     O(runs + transfers), in addition to sorting. If they exceed no capacity, `dispatch` succeeds.
     """
-    runs, count = program.runs, len(program.runs)
+    # Without runs, there is one position at which values come from and go to other memories.
+    runs, count = program.runs, max(1, len(program.runs))
     size, workspace, writes = graph.size.tolist(), graph.workspace.tolist(), graph.writes.to_lists()
     in_place = graph.in_place.tolist()
     memory_of = [processor.memory for processor in machine.processors]
