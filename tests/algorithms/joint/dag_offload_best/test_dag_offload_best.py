@@ -63,7 +63,7 @@ def drawn(seed):
     return document, draw.randint(low, high)
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(1000, 1500), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(1000, 1500), marks=pytest.mark.slow)])
 def test_no_bound_is_above_the_optimum_and_no_schedule_below(seeds):
     met = settled = 0
     for seed in seeds:
