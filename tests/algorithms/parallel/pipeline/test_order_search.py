@@ -37,7 +37,7 @@ def named(document, budget):
     return [result for result in found if result.report is not None]
 
 
-@examples(6, 25, pipelines(largest=5, streams=False, tensor=True), st.integers(20, 100), **DRAWN)
+@examples(12, 25, pipelines(largest=5, streams=False, tensor=True), st.integers(20, 100), **DRAWN)
 def test_never_slower_than_a_named_schedule_that_fits(document, share):
     free = named(document, None)
     if not free:
