@@ -11,10 +11,11 @@ STAMP := $(VENV)/.stamp
 LIGHT := $(VENV)/.stamp-light
 UV := $(shell command -v uv 2>/dev/null)
 
-# Test workers. The fast suite fits two cores; more than four gain nothing. Classes share answers, and stay together.
+# Test workers. The fast suite fits two cores; more than four gain nothing. The tests of a class and of a module share
+# answers: each worker gets a part of the list, and takes from the end of another's when it is done.
 WORKERS ?= auto
 PYTEST_ARGS ?=
-PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadscope
+PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
 # Python 3.12 and later count lines at little cost; before, coverage makes the tests take 1.7 times as long.
 SYSMON = $(shell $(PY) -c 'import sys; sys.version_info < (3, 12) or print("COVERAGE_CORE=sysmon")')
 

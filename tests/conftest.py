@@ -30,24 +30,6 @@ def pytest_collection():
         gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Keep the tests of a class, which share answers, on one worker, as loadscope does; spread those of a module."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    # The sources are parsed once.
-    together = ("tests/test_architecture.py",)
-
-    class Classes(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            path, *names = nodeid.split("[")[0].split("::")
-            if path in together:
-                return path
-            return "::".join((path, *names[:-1])) if len(names) > 1 else nodeid
-
-    return Classes(config, log) if config.getvalue("dist") == "loadscope" else None
-
-
 class _Bugs(logging.Handler):
     """Collects what the library logs of algorithms that failed while others went on."""
 

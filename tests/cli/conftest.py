@@ -72,3 +72,18 @@ def zoo(monkeypatch: pytest.MonkeyPatch) -> Zoo:
         known[name] = Algorithm(name=name, solver=f"{module.__name__}:{attribute}", **settings)
 
     return register
+
+
+@pytest.fixture
+def searches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches for what a host takes try a tenth of their changes in the fast runs, whoever asks them."""
+    from remat_algorithms.offload.weights import offmate, weight_offload
+
+    if request.node.get_closest_marker("slow") is not None:
+        return
+    for module in (offmate, weight_offload):
+
+        def brief(problem: Any, options: Any, context: Any, solve: Callable[..., Any] = module.solve) -> Any:
+            return solve(problem, options.model_copy(update={"evaluations": options.evaluations // 10}), context)
+
+        monkeypatch.setattr(module, "solve", brief)

@@ -26,6 +26,10 @@ from tests.cli.helpers import Run, Save
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
 CONFIG |= {"intermediate_size": 160, "vocab_size": 1000, "max_position_embeddings": 512}
 
+pytestmark = pytest.mark.usefixtures("searches")
+in_full = pytest.mark.parametrize("searches", ["brief", pytest.param("full", marks=pytest.mark.slow)], indirect=True)
+"""Tests of what the searches find: in the slow runs, they work as long as they do for a user."""
+
 
 def test_the_split_of_a_shipped_configuration(run: Run) -> None:
     outcome = run("fit", "llama-3-8b", "--sequence", 8192, "--lora", "rank=16")
@@ -197,6 +201,7 @@ def host(remedy: dict[str, Any]) -> bool:
     return "at_host" in remedy
 
 
+@in_full
 def test_what_would_help_at_the_host_works_when_pasted(run: Run, save: Save, tmp_path: Path) -> None:
     path, made = save(CONFIG, "config.json"), str(tmp_path / "made.json")
     asked = SMALL[:-2]
@@ -210,6 +215,7 @@ def test_what_would_help_at_the_host_works_when_pasted(run: Run, save: Save, tmp
     assert solved.document["overhead"] <= remedy["extra_time_share"] + 1e-9
 
 
+@in_full
 @pytest.mark.parametrize("budget", ["4MB", "5MB"])
 def test_offloading_is_planned_by_all_algorithms_that_auto_would_ask(run: Run, save: Save, budget: str) -> None:
     """No installed algorithm that `auto` runs by default finds a faster schedule with its own work limits."""
@@ -500,6 +506,7 @@ PASTED: dict[str, tuple[Any, ...]] = {
 }
 
 
+@in_full
 @pytest.mark.parametrize("host", PASTED.values(), ids=PASTED)
 def test_printed_commands_find_a_schedule_that_is_no_slower(
     run: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: tuple[str, ...]
@@ -523,6 +530,7 @@ def test_printed_commands_find_a_schedule_that_is_no_slower(
     assert taken <= most
 
 
+@in_full
 def test_a_host_decides_whether_the_step_fits(run: Run, save: Save) -> None:
     """It fits with what the remedy needs at the host, and some more for another path of the search."""
     asked = ("fit", save(CONFIG, "config.json"), *SMALL)
@@ -552,7 +560,11 @@ ALONE = "in the device alone, every block recomputed needs "
         ((), 3, ["does not fit in the device alone; a host of ", ALONE]),
         (("--host", "10kB", "--budget", "1.1MB"), 3, ["does not fit; no schedule was found that offloads to ", ALONE]),
         (("--budget", "7MB", "--step", "fused"), 4, [CHEAP, "does not fit in the device alone as asked; it ", ALONE]),
-        (("--budget", "6.5MB", "--step", "fused"), 4, ["does not fit in the device alone; a host of ", ALONE]),
+        (
+            ("--budget", "6.4MB", "--step", "fused", "--batch", 4),
+            4,
+            ["does not fit in the device alone; a host of ", ALONE],
+        ),
         (("--host", "30MB", "--budget", "7MB", "--step", "fused"), 0, ["fits with a host of 30 MB, not", CHEAP, ALONE]),
         (
             ("--host", "30MB", "--lora", "rank=2", "--budget", "2MB"),
@@ -576,6 +588,7 @@ def test_the_first_lines_are_the_whole_truth(
     assert run("fit", save(CONFIG, "config.json"), *SMALL, *words, "-q").out == ""
 
 
+@in_full
 def test_ranks_may_offload_too(run: Run, save: Save, tmp_path: Path) -> None:
     made = str(tmp_path / "made.json")
     asked = (*SMALL[:-1], "3MB", "--data", 2, "--zero", 2)

@@ -398,7 +398,7 @@ def test_every_exact_algorithm_has_an_oracle():
     )
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
 def test_exact_within_its_class(name, count):
     check, documents = WITHIN_THEIR_CLASS[name]

@@ -81,12 +81,12 @@ def with_disk(document):
 
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
-    "tarnawski-ip": ({"moves": 2_000, "work": 0.05, "bound_work": 0.05},),
+    "tarnawski-ip": ({"moves": 500, "work": 0.05, "bound_work": 0.05},),
     "tarnawski-latency": ({"moves": 50, "work": 0.05},),
-    "placement-replicated": ({"moves": 2_000, "nodes": 20},),
-    "placement-bound": ({"moves": 2_000, "work": 0.05},),
-    "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
-    "pipe-plan": ({"moves": 30}, {"moves": 20, "placement": "v", "zoo": False}),
+    "placement-replicated": ({"moves": 500, "nodes": 20},),
+    "placement-bound": ({"moves": 500, "work": 0.05},),
+    "pipe-search": ({"moves": 20}, {"moves": 10, "placement": "chain"}),
+    "pipe-plan": ({"moves": 10}, {"moves": 10, "placement": "v", "zoo": False}),
     "tessel": ({"work": 0.005, "placement": "chain"},),
     "optpipe": ({"work": 0.005}, {"work": 0.005, "placement": "v"}),
     "madpipe": ({"work": 0.005}, {"special": False}),

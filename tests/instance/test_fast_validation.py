@@ -17,6 +17,7 @@ from remat.instance.kinds import KINDS, model_of
 from remat.instance.machine import MachineModel
 from remat.units import Units
 from tests.instance import documents
+from tests.seeds import few
 
 DRAWN = {
     "chain": documents.chains() | documents.chains(trained=True),
@@ -93,11 +94,12 @@ def agree(model, document):
     return True
 
 
+@pytest.mark.parametrize("count", few(15, 60))
 @pytest.mark.parametrize("kind", KINDS)
-def test_drawn_documents_become_the_models_of_pydantic(kind):
+def test_drawn_documents_become_the_models_of_pydantic(kind, count):
     model = model_of(kind)
 
-    @settings(deadline=None, max_examples=60)
+    @settings(deadline=None, max_examples=count)
     @given(DRAWN[kind], st.integers(0, 2**32))
     def check(document, seed):
         assert agree(model, document) == ("tokens" not in document)  # pydantic alone reads sequences cut into slices

@@ -12,6 +12,7 @@ from remat.plugin.problem import budget_memory
 from remat.solving.budget_grid import Grid
 from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
+from tests.seeds import few
 
 grids = st.builds(Grid, st.integers(0, 50), st.integers(1, 9))
 
@@ -51,9 +52,10 @@ def test_spread_in_equal_ratios():
     assert Grid(0, 1).spread(0, 1024, 4) == (1024, 101, 10, 0)
 
 
+@pytest.mark.parametrize("count", few(10, 40))
 @pytest.mark.parametrize("kind", ["chain", "adjoint", "dag", "tree"])
-def test_every_peak_lies_on_the_grid(kind):
-    @settings(max_examples=40, derandomize=True, database=None, deadline=None)
+def test_every_peak_lies_on_the_grid(kind, count):
+    @settings(max_examples=count, derandomize=True, database=None, deadline=None)
     @given(strategies.documents(kind))
     def check(document):
         instance = load(document)

@@ -16,6 +16,7 @@ from remat.solving.decisions.groups import groups_of
 from remat.testing import strategies
 from tests.instance import documents
 from tests.oracles import deciding
+from tests.seeds import examples
 
 HOST = remat.device(None, link=3)
 CHAIN = remat.chain(
@@ -189,8 +190,7 @@ def test_stages_and_micro_batches_of_pipelines():
             assert set(row.recomputed) == {layer for own in mine for layer in own}
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
-@given(st.data())
+@examples(4, 15, st.data(), phases=[Phase.explicit, Phase.generate])
 def test_stages_of_joins(data):
     """A join has a row for each stage of each chain, with the runs and times of its forwards."""
     join = remat.load(data.draw(documents.joins()))

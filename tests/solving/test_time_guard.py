@@ -13,6 +13,7 @@ from remat.plugin import registry
 from remat.plugin.proposal import Proposal, Status, Termination
 from remat.solving.time_guard import Overrun, guarded
 from remat.testing.cases import moderate
+from tests.seeds import few
 
 LONG = 30.0
 """Seconds that nothing here takes, if the guard works."""
@@ -125,8 +126,8 @@ def _reports_and_blocks(problem, options, context):
 
     steps = run_in_order(problem.graph, problem.machine, range(len(problem.graph.tasks)))
     context.report(steps, makespan=problem.no_recompute_time)
-    code = compile("while clock() < end: pass", "/ortools/busy.py", "exec")
-    exec(code, {"clock": time.monotonic, "end": time.monotonic() + 2.0})
+    code = compile("while clock() < end: rest(0.01)", "/ortools/busy.py", "exec")
+    exec(code, {"clock": time.monotonic, "end": time.monotonic() + 1.5, "rest": time.sleep})
     return Proposal(steps=steps, termination=Termination.TIME_LIMIT)
 
 
@@ -147,13 +148,14 @@ def test_a_call_that_cannot_be_interrupted_does_not_cost_the_schedule(algorithm,
     assert found.makespan is not None
 
 
-def test_a_thread_that_starts_others_is_interrupted_between_them():
+@pytest.mark.parametrize("times", few(4, 20))
+def test_a_thread_that_starts_others_is_interrupted_between_them(times):
     def busy():
         while True:
             threading.Thread(target=lambda: None).start()
             spin(0.01)
 
-    for _ in range(20):
+    for _ in range(times):
         assert guarded(busy, time.monotonic() + 0.005) == (None, True)
 
 

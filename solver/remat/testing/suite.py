@@ -95,7 +95,8 @@ class AlgorithmSuite:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run a test for every kind that the algorithm accepts, and every set of options (see `sparing`).
 
-        The tests of a class share their answers: with pytest-xdist, ``--dist loadscope`` keeps them on one worker.
+        The tests of a class share their answers: with pytest-xdist, ``--dist loadscope`` keeps them on one worker, and
+        ``--dist worksteal`` most of them.
         """
         import pytest
 

@@ -12,6 +12,8 @@ from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 
 LISTED = [entry.name for entry in (*ADJOINT, *JOINT) if entry.accepts("adjoint") and "online" not in entry.name]
 NAMES = [*LISTED, "store-all", "recompute-all"]
+# What asks all the others takes long.
+LONG = {name: [pytest.mark.slow] if name in ("adjoint-best", "dag-offload-best") else [] for name in NAMES}
 UNIT = {"time": "unit", "memory": "unit"}
 UNEQUAL = [{"forward_time": 1 + i % 4, "state_size": 1 + i % 3} for i in range(6)]
 
@@ -55,8 +57,14 @@ WITHOUT_ROOM = {
 }
 
 
-@pytest.mark.parametrize("case", WITHOUT_ROOM)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        pytest.param(name, case, marks=LONG[name] if place % 3 else [], id=f"{name}-{case}")
+        for name in NAMES
+        for place, case in enumerate(WITHOUT_ROOM)
+    ],
+)
 def test_without_room_the_least_budget_is_named(name: str, case: str) -> None:
     document = WITHOUT_ROOM[case]
     result = answer(document, name)
@@ -88,10 +96,6 @@ EXTREMES = {
 def test_extremes_are_solved(name: str, case: str) -> None:
     result = answer(EXTREMES[case], name)
     assert result is None or result.makespan is not None
-
-
-# What asks all the others takes long for nine steps.
-LONG = {name: [pytest.mark.slow] if name in ("adjoint-best", "dag-offload-best") else [] for name in NAMES}
 
 
 @pytest.mark.parametrize("where", ["level0", "level1", "level2"])

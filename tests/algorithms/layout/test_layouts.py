@@ -33,6 +33,7 @@ from remat_algorithms.layout.order_search import reordered
 from remat_algorithms.layout.reinsertion import Reinsertions
 from tests.algorithms.layout.drawn import planted, random_buffers
 from tests.oracles import layouts
+from tests.seeds import seeds
 
 SEEDS = st.integers(0, 2**32)
 MIB = 1 << 20
@@ -69,7 +70,7 @@ def check_exact(buffers):
     assert found.bound == least or found.bound <= least
 
 
-@settings(max_examples=40, derandomize=True, database=None, deadline=None)
+@settings(max_examples=10, derandomize=True, database=None, deadline=None)
 @given(SEEDS)
 def test_exact_equals_exhaustive_search(seed):
     check_exact(random_buffers(seed))
@@ -108,7 +109,7 @@ def check_constrained(seed):
         assert (found.offset, found.infeasible_within) == (None, THIS_SCHEDULE)
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@settings(max_examples=20, derandomize=True, database=None, deadline=None)
 @given(SEEDS)
 def test_constrained_layouts_equal_exhaustive_search(seed):
     check_constrained(seed)
@@ -420,7 +421,7 @@ def runs(monkeypatch, plain):
             monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: partial(kernel.plain, *records))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_compiled_and_plain_twins_agree(seed, monkeypatch):
     buffers = planted(seed, count=40)
 

@@ -149,6 +149,7 @@ def test_equals_exhaustive_search(seed: int) -> None:
             assert verdict.makespan == pytest.approx(result.makespan, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_draws_need_their_ratios() -> None:
     """In at least three of ten draws the optimum is another one than without the values' own ratios."""
     changed = 0

@@ -83,15 +83,15 @@ def _outside(name, chosen):
 
 
 def _inside(chosen):
-    """Run one target in this process."""
+    """Run targets one after the other in this process; print the report of each on a line."""
     from tests.fuzz.readers import running
 
-    (name,) = chosen.target
-    guided = not chosen.plain and running.instrumented(name)
-    run = running.Run(name, seconds=chosen.seconds, documents=chosen.documents, folder=chosen.findings)
-    if guided:
-        running.run_guided(run, chosen.seed, chosen.findings / "corpus" / name)
-    print(json.dumps(running.run_plainly(run, chosen.seed)), flush=True)
+    for name in chosen.target:
+        guided = not chosen.plain and running.instrumented(name)
+        run = running.Run(name, seconds=chosen.seconds, documents=chosen.documents, folder=chosen.findings)
+        if guided:
+            running.run_guided(run, chosen.seed, chosen.findings / "corpus" / name)
+        print(json.dumps(running.run_plainly(run, chosen.seed)), flush=True)
     return 0
 
 

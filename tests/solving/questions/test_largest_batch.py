@@ -16,6 +16,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.testing import strategies
 from tests import hooks
 from tests.oracles import persistent, search
+from tests.seeds import examples
 
 CHAIN = {
     "schema": "remat.instance/1",
@@ -176,8 +177,16 @@ def test_the_largest_batch_of_chains_equals_a_scan(document, budget, of, share):
         assert found.scope in (ALL_SCHEDULES, "memory-persistent schedules")
 
 
-@draws(12)
-@given(strategies.chains(largest=4, plain=True, exact=True), st.integers(1, 400), SHARES)
+@examples(
+    4,
+    12,
+    strategies.chains(largest=4, plain=True, exact=True),
+    st.integers(1, 400),
+    SHARES,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 def test_both_questions_agree(document, budget, share):
     """With whole batches: what fits in B - static at batch b fits in (B - static) / b at batch 1."""
     document = {key: value for key, value in document.items() if key != "machine"}

@@ -11,6 +11,7 @@ from remat.solving.problem_setup import make_problem
 from remat_algorithms.chain.rotor.prepared import Fronts, _least_of
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
+from tests.seeds import seeds
 
 LOOP = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 30, "forward_time": 2, "backward_time": 3,
         "state_size": 4, "units": {"time": "unit", "memory": "unit"}}  # fmt: skip
@@ -51,22 +52,22 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "algorithm"), CASES, ids=[name for _, name in CASES])
-def test_prepared_answers_are_those_of_single_solves(kind, algorithm):
+@pytest.mark.parametrize("seed", seeds(1, 2))
+def test_prepared_answers_are_those_of_single_solves(kind, algorithm, seed):
     # What counts slots may refuse its own schedule at the peak of that schedule, which is known to fit.
     counts_slots = algorithm in ("revolve", "walther-griewank")
-    for seed in range(2):
-        instance = remat.load(drawn(seed, kind))
-        prepared = remat.prepare(instance, algorithm=algorithm)
-        top = max(remat.solve(instance, algorithm=algorithm).peak_memory.values())
-        for k in (7, 1, 9, 4, 12, 5, 8):  # in no order
-            budget = top * k // 10
-            alone, mine = remat.solve(instance, algorithm=algorithm, budget=budget), prepared.solve(budget)
-            if counts_slots and figures(mine) != figures(alone):
-                better = mine.makespan < alone.makespan
-                assert better or (mine.status, alone.status) == (remat.Status.OPTIMAL, remat.Status.FEASIBLE)
-            else:
-                assert figures(mine) == figures(alone), (seed, budget)
-            assert mine.report is None or (mine.report.ok and max(mine.peak_memory.values()) <= budget)
+    instance = remat.load(drawn(seed, kind))
+    prepared = remat.prepare(instance, algorithm=algorithm)
+    top = max(remat.solve(instance, algorithm=algorithm).peak_memory.values())
+    for k in (7, 1, 9, 4, 12, 5, 8):  # in no order
+        budget = top * k // 10
+        alone, mine = remat.solve(instance, algorithm=algorithm, budget=budget), prepared.solve(budget)
+        if counts_slots and figures(mine) != figures(alone):
+            better = mine.makespan < alone.makespan
+            assert better or (mine.status, alone.status) == (remat.Status.OPTIMAL, remat.Status.FEASIBLE)
+        else:
+            assert figures(mine) == figures(alone), (seed, budget)
+        assert mine.report is None or (mine.report.ok and max(mine.peak_memory.values()) <= budget)
 
 
 def test_budgets_of_several_memories():

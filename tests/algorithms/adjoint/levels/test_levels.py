@@ -21,6 +21,7 @@ from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.kit.binomial import advances
 from tests import places
 from tests.oracles import search
+from tests.seeds import examples
 
 REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
 ALL = ("h-revolve", "disk-revolve", "periodic-disk-revolve", "multistage", "two-level")
@@ -365,9 +366,15 @@ def test_the_default_period_of_two_levels_takes_least_time() -> None:
     assert run(document, "two-level").makespan == 10
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 40), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)
+@examples(
+    12,
+    60,
+    st.integers(1, 40),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 3),
 )
 def test_no_period_of_a_short_loop_is_better_than_the_default(
     steps: int, slots: int, write: int, read: int, slower: int, slowest: int

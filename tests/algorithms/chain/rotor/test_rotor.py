@@ -79,7 +79,7 @@ def test_makespans_equal_published_optima(instance: dict[str, Any], point: dict[
         assert result.makespan >= point["opt_exhaustive"]
 
 
-@pytest.mark.parametrize("seed", seeds(24, 40))
+@pytest.mark.parametrize("seed", seeds(8, 40))
 def test_equals_the_plain_recurrence(seed: int) -> None:
     document = draw_chain(seed, stages=1 + seed % 6)
     least = remat.solve(document, algorithm="rotor", budget=0).least_budget

@@ -263,7 +263,9 @@ def test_optimum_of_dense_blocks_is_their_formula(layers):
     assert total == sum(components(before, weight, checkpoints))
 
 
-@pytest.mark.parametrize("family", ["densenet", "unet", pytest.param("inception", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "family", ["unet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("densenet", "inception"))]
+)
 def test_networks_that_are_wide(family):
     """The class accepts wide networks, and its minimum memory is far below that of `keep-all`."""
     document = generate(

@@ -25,6 +25,7 @@ from remat_algorithms.dag.programs.greedy_start import greedy_schedule, runs_in_
 from remat_algorithms.dag.programs.search import Search
 from tests.algorithms.dag.programs.graphs import DOCUMENT, training_graphs
 from tests.oracles import frontier, search
+from tests.seeds import few
 
 CLASS = "frontier-advancing schedules of the reference order"
 SOLVERS = ("scip", "highs", "cp-sat", "pulp")
@@ -100,7 +101,7 @@ LOWERED = {
 
 @pytest.mark.parametrize("kind", sorted(LOWERED))
 def test_optimal_through_lowering(kind):
-    @draws(4)
+    @draws(2)
     @given(LOWERED[kind], st.integers(0, 99))
     def run(document, share):
         check_optimal(document, share)
@@ -219,11 +220,12 @@ def test_an_unknown_solver_is_refused():
 # --- large numbers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("count", few(4, 12))
 @pytest.mark.parametrize("name", ["checkmate", "moccasin"])
-def test_large_numbers_are_exact(name):
+def test_large_numbers_are_exact(name, count):
     """No common divisor, more digits than a floating-point solver sees; still exact."""
 
-    @draws(12)
+    @draws(count)
     @given(
         training_graphs(largest=4, size=st.integers(10**11, 10**12), time=st.integers(0, 10**13)),
         st.integers(0, 99),

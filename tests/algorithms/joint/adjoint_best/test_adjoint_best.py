@@ -25,7 +25,7 @@ from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
 from tests import places
 from tests.oracles import levels, search
-from tests.seeds import seeds
+from tests.seeds import few, seeds
 
 UNIT = {"time": "unit", "memory": "unit"}
 OTHERS = [entry.name for entry in catalogue if entry.accepts("adjoint") and entry.name not in ("adjoint-best", "fixed")]
@@ -250,9 +250,10 @@ LARGE_AND_SMALL: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("storage", [False, True])
-@pytest.mark.parametrize("tape_size", [None, 3])
-@pytest.mark.parametrize("budget", [13, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("tape_size", "storage"), [(None, False), (None, True), (3, False), pytest.param(3, True, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("budget", few(13, 20))
 def test_room_beside_small_states_is_used(storage: bool, tape_size: int | None, budget: int) -> None:
     """The working memory fits the largest state; next to small states it also holds other states and tapes."""
     levels = [
@@ -566,7 +567,7 @@ def unread(result: remat.Result) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_no_checkpoint_is_written_that_nothing_reads(seed: int) -> None:
     draw = random.Random(seed)
     forward = [draw.randint(1, 9) for _ in range(40)]

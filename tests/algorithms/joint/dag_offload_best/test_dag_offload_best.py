@@ -86,7 +86,7 @@ def test_no_bound_is_above_the_optimum_and_no_schedule_below(seeds):
     assert met >= 0.85 * settled
 
 
-@pytest.mark.parametrize("seeds", [range(100, 108), pytest.param(range(2000, 2200), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(100, 104), pytest.param(range(2000, 2200), marks=pytest.mark.slow)])
 def test_nobody_who_searches_little_is_quicker(seeds):
     """For any small number of rounds."""
     others = [entry for entry in OFFLOAD if entry.accepts("dag") and entry.name not in PROGRAMS]
@@ -224,7 +224,7 @@ def updated(draw):
     return document
 
 
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100, 300), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(100, 300), marks=pytest.mark.slow)])
 def test_what_the_helper_hands_back_still_runs(seeds):
     """Every update runs once, wherever the walk lets it run: all rounds give schedules that the verifier takes."""
     updates = 0

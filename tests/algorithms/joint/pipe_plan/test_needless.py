@@ -9,6 +9,7 @@ from remat.generate import generate
 from remat.solving.problem_setup import make_problem
 from remat_algorithms.joint.pipe_plan.needless import kept, recomputed, without_needless
 from remat_algorithms.parallel.pipeline.stages import placed
+from tests.seeds import seeds
 
 
 def drawn(seed):
@@ -19,7 +20,7 @@ def drawn(seed):
     return document, f"{draw.choice([40, 55, 70, 85])}%"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), *seeds(2, 4, start=1)])
 def test_no_stage_recomputes_what_fits_in_the_same_time(seed):
     document, budget = drawn(seed)
     result = remat.solve(document, algorithm="pipe-plan", budget=budget, options={"moves": 300})

@@ -21,7 +21,7 @@ from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hos
 from remat_algorithms.parallel.pipeline.offload.search import HostSearch, facts_with_host, keys_of
 from remat_algorithms.parallel.pipeline.stages import staging
 from tests.oracles import hosted_pipelines, referee
-from tests.seeds import seeds
+from tests.seeds import few, seeds
 
 UNITS = {"time": "unit", "memory": "unit"}
 
@@ -59,7 +59,7 @@ def test_no_plan_of_two_layers_is_better(seed):
     check_best(seed, 2)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 150))
+@pytest.mark.parametrize("seed", seeds(1, 150))
 def test_no_plan_of_three_layers_is_better(seed):
     check_best(seed, 3)
 
@@ -173,11 +173,12 @@ def judged(document, hosting, played):
     assert verdict.makespan == report.makespan == played.makespan
 
 
-def test_together_quicker_than_either():
+@pytest.mark.parametrize("moves", few(50, 150))
+def test_together_quicker_than_either(moves):
     """With slow links to the host, mixing offloading and recomputation is faster than either alone."""
     document = uniform(4, 8, layers=3, bandwidth=1, memory=30, output_size=0, gradient_size=0)
     alone = document | {"cluster": {key: value for key, value in document["cluster"].items() if key != "host"}}
-    how = {"options": {"moves": 150, "placement": "chain"}}
+    how = {"options": {"moves": moves, "placement": "chain"}}
     again = remat.solve(alone, algorithm="pipe-plan", **how).makespan
     sent = remat.solve(document, algorithm="pipe-search", **how).makespan
     both = remat.solve(document, algorithm="pipe-plan", **how)

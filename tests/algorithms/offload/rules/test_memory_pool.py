@@ -19,6 +19,7 @@ from remat_algorithms.offload.swaps.gap_selection import Plan
 from remat_algorithms.offload.swaps.swaps import Order
 from tests.algorithms.offload.machines import two_memories
 from tests.algorithms.offload.timelines import chain_of, starts, timeline
+from tests.seeds import examples
 
 HOLES = chain_of([(f"s{k}", 1, 2, size) for k, size in enumerate([2, 2, 1, 1, 2])], input_size=2)
 """Inputs of 2 2 2 1 1, an output of 2; a backward k holds x_k-1, x_k, y_k, y_k-1."""
@@ -115,8 +116,7 @@ def test_workspaces_and_outputs_in_place() -> None:
     assert lives.arena() == result.peak_memory["device"]
 
 
-@settings(max_examples=12, deadline=None)
-@given(chains(plain=True), st.floats(0.2, 1))
+@examples(4, 12, chains(plain=True), st.floats(0.2, 1))
 def test_pooled_addresses_fit_the_budget(document: dict[str, Any], share: float) -> None:
     document.pop("machine", None)
     machine = two_memories(3, 2)

@@ -129,7 +129,7 @@ ELSEWHERE = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(ELSEWHERE)
 def test_values_begin_and_end_elsewhere_and_others_run_tasks(case: Any) -> None:
     judge_elsewhere(*case)

@@ -51,7 +51,7 @@ def test_a_host_is_never_worse(seed: int) -> None:
         assert hosted.makespan <= plain.makespan * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", seeds(3, 40))
+@pytest.mark.parametrize("seed", seeds(1, 40))
 @pytest.mark.parametrize("host", [False, True])
 def test_recomputation_is_never_worse(seed: int, host: bool) -> None:
     document = drawn(seed, host=host)

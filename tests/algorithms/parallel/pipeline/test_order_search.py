@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import remat
 from remat.generate import generate
 from remat.testing.strategies import pipelines
+from tests.seeds import examples
 
 NAMED = (
     "gpipe",
@@ -22,6 +23,7 @@ NAMED = (
     "v-min",
 )
 HALVES = {"backward_time": 1, "weight_time": 1, "activation": 2, "kept": 1}
+DRAWN = {"derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
 def named(document, budget):
@@ -35,8 +37,7 @@ def named(document, budget):
     return [result for result in found if result.report is not None]
 
 
-@settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-@given(pipelines(largest=5, streams=False, tensor=True), st.integers(20, 100))
+@examples(12, 25, pipelines(largest=5, streams=False, tensor=True), st.integers(20, 100), **DRAWN)
 def test_never_slower_than_a_named_schedule_that_fits(document, share):
     free = named(document, None)
     if not free:

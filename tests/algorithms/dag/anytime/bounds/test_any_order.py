@@ -48,7 +48,7 @@ def test_infeasible_in_any_order():
     assert (result.status, result.scope) == ("infeasible", "all schedules")
 
 
-@pytest.mark.parametrize("options", [{}, {"reorder": True}, {"iterations": 3}])
+@pytest.mark.parametrize("options", [{}, pytest.param({"reorder": True}, marks=pytest.mark.slow), {"iterations": 3}])
 def test_a_training_graph_is_optimal_in_any_order(options):
     instance = remat.load(remat.example("unet_joint"))
     budget = keep_peak(instance) * 8 // 10
