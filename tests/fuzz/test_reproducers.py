@@ -473,3 +473,15 @@ def test_more_memory_is_never_worse_for_parameters_at_a_host():
     document |= {"parameter_memory": "any", "optimizer_memory": "any"}
     less, more = with_less_and_more(document, {"device": 26}, {"device": 27})
     assert more <= less
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2])
+def test_an_input_may_arrive_where_nothing_runs(budget):
+    links = [{"source": "host", "target": "m"}, {"source": "m", "target": "host"}]
+    machine = {"memories": [{"name": "m"}, {"name": "host"}], "processors": [{"name": "p", "memory": "m"}]}
+    document = {"schema": "remat.instance/3", "kind": "dag", "values": [{"id": "i0", "size": 2}], "outputs": ["i0"]}
+    document |= {"tasks": [{"id": "t0", "time": 0, "writes": [], "required": False}], "machine": machine}
+    document |= {"inputs": [{"value": "i0", "memory": "host"}], "machine": machine | {"links": links}}
+    names = ("autoswap", "capuchin", "offload-greedy", "superneurons", "swapadvisor", "tflms", "auto")
+    for given in nothing_in(document, budget, *names, time_limit=3.0):
+        assert given.solve.budget != budget or given.found == (budget == 2)

@@ -130,7 +130,7 @@ def _in_time(order: Order, failed: Sequence[list[Swap]], context: Context) -> Pr
     if not overfull:
         return Proposal(notes=("tflms: the memories wait for each other",), termination=context.termination)
     one = min(overfull, key=lambda outcome: outcome.needed)
-    least = LeastBudget(one.needed, order.tasks[one.position], sufficient=True, memory=one.memory)
+    least = LeastBudget(one.needed, order.task_at(one.position), sufficient=True, memory=one.memory)
     return Proposal(least=least, termination=context.termination)
 
 

@@ -50,7 +50,7 @@ def nothing_fits(choice: Choice, name: str, *, within: str | None = REFERENCE_OR
     if budget is not None and need > budget:
         if within is None:
             return Proposal()
-        task = order.tasks[int(least.argmax())]
+        task = order.task_at(int(least.argmax()))
         memory = device_of(order.machine)
         return Proposal(infeasible_within=within, least=LeastBudget(need, task, sufficient=False, memory=memory))
     return Proposal(notes=(f"{name} found no schedule: the values that must leave do not fit into the other memories",))
@@ -64,7 +64,7 @@ def rule_proposal(order: Order, program: Program, plan: Plan | None, name: str, 
     if isinstance(outcome, Dispatched):
         return Proposal(steps=outcome.steps, makespan=outcome.makespan, termination=context.termination)
     if outcome.needed:
-        least = LeastBudget(outcome.needed, order.tasks[outcome.position], sufficient=False, memory=outcome.memory)
+        least = LeastBudget(outcome.needed, order.task_at(outcome.position), sufficient=False, memory=outcome.memory)
         return Proposal(infeasible_within=f"the {name} schedule", least=least)
     return Proposal(notes=(f"{name}: the memories wait for each other",))
 

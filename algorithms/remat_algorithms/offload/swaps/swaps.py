@@ -57,6 +57,10 @@ class Order:
         self.drops: list[list[int]] = [[] for _ in self.tasks]
         self._walk([place for place in places if place[1] != self.device])
 
+    def task_at(self, position: int) -> int | None:
+        """Return the task at a position; None in an order without runs, whose values only come and go."""
+        return self.tasks[position] if self.tasks else None
+
     @staticmethod
     def of(problem: Problem) -> Order:
         """Return every needed task once, in the reference order, as `keep-all` runs them."""
