@@ -26,6 +26,8 @@ machine without overlap is placed on the real one. The lower bound (`bound`) hol
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -69,6 +71,10 @@ EXACT_STEPS = 10
 
 MOST_OPERATIONS = 20_000
 """Maximum length of a schedule whose windows are searched."""
+
+
+MOST_SUMS = 10_000
+"""Maximum number of sums of sizes that are listed as budgets."""
 
 
 class AdjointBestOptions(Options):
@@ -258,15 +264,35 @@ def _least_of_all(problem: Problem, options: AdjointBestOptions, context: Contex
     if low is None:
         return least
     trial = min(sufficient(problem, context, least.memory), default=high - 1)
+    works = any(processor.memory == least.memory for processor in problem.machine.processors)
+    static = problem.graph.static_bytes(problem.machine, least.memory)
+    sizes = [static, *problem.chain.activation_size.tolist(), *problem.chain.saved_size.tolist()]
+    sums = None if works else sums_between(sizes, low, high)  # a storage level holds whole states and tapes
     while high - low > 1 and not context.stopped:
         if not low < trial < high:
             trial = (low + high) // 2
+        if sums is not None:
+            open_ = sums[bisect_right(sums, low) : bisect_left(sums, high)]
+            if not open_:
+                break
+            # The largest sum up to the trial: what lies between admits the same schedules.
+            trial = open_[max(0, bisect_right(open_, trial) - 1)]
         found = _found(problem.on(problem.machine.with_capacities({name: trial})), options, context.aside())
         if found.steps is None:
             low, trial = trial, high
         else:
             high, trial = trial, trial - 1
     return replace(least, size=high)
+
+
+def sums_between(sizes: Sequence[int], low: int, high: int) -> list[int] | None:
+    """Return the sums of some of the sizes between two figures, ascending; None if there are more than `MOST_SUMS`."""
+    sums = {0}
+    for size in sizes:
+        sums |= {known + size for known in sums if known + size < high}
+        if len(sums) > MOST_SUMS:
+            return None
+    return sorted(total for total in sums if total > low)
 
 
 def _search_windows(
