@@ -16,6 +16,9 @@ from remat_algorithms.kit.applicability import (
 if TYPE_CHECKING:
     from remat.plugin import Problem
 
+FEW_STAGES = 2_000
+"""Maximum number of tasks of a chain that searches improve much within seconds."""
+
 MOST_WHOLE_MOVES = 8
 """Maximum number of tasks for which moves between memories are chosen exactly."""
 
@@ -56,6 +59,11 @@ def few_moves_and_runs(problem: Problem) -> bool:
 
 def _searchable(problem: Problem, tasks: int) -> bool:
     return plain(problem) and can_offload(problem) and one_processor(problem) and len(problem.graph.tasks) <= tasks
+
+
+def many_stages(problem: Problem) -> bool:
+    """Whether values can be offloaded and searches of the whole chain take long."""
+    return plain(problem) and can_offload(problem) and len(problem.graph.tasks) > FEW_STAGES
 
 
 def large(problem: Problem) -> bool:

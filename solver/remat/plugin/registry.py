@@ -55,6 +55,8 @@ class Trial:
         Whether it searches for another order of the tasks; it runs last if the tasks must keep the listed order.
     timed : bool
         Whether it runs only within a time limit that the user has set: it takes long, and may improve the answer.
+    uncovered : bool
+        Whether it runs even if an algorithm that covers it runs.
     """
 
     when: str = ""
@@ -64,6 +66,7 @@ class Trial:
     early: bool = False
     free: bool = False
     timed: bool = False
+    uncovered: bool = False
 
     def suits(self, problem: Problem) -> bool:
         """Whether the trial is worthwhile for a problem."""

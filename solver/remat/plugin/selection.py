@@ -110,6 +110,7 @@ def candidates(problem: Problem, *, timed: bool = True) -> Candidates:
     for algorithm in known:
         trials = suited[algorithm.name]
         covered = bool((own - {algorithm.name}) & set(algorithm.covered_by))
+        covered &= not any(trial.uncovered for trial in trials)
         if not trials or covered:
             group = groups["covered" if covered else "others"]
             group.append(Candidate(algorithm, trials[0] if trials else Trial()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 from remat_algorithms.kit.catalogue import GENERAL
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -134,6 +134,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         ratios=True,
         covered_by=GENERAL,
+        trials=(
+            Trial(
+                when="links to another memory and back, more than 2,000 tasks",
+                applies="remat_algorithms.offload.applicability:many_stages",
+                kinds=("chain",),
+                uncovered=True,
+            ),
+        ),
     ),
     Algorithm(
         name="swapadvisor",
