@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.instance.kinds import is_pipeline
 from remat.messages import elided, printable
+from remat.solving.decisions.checkpoints import checkpoint_words
 from remat.solving.decisions.groups import CHOSEN, Group, groups_of
 from remat.solving.decisions.phrases import ranges, shown_size
 from remat.solving.decisions.training import home_words, stage_names, update_words
@@ -71,11 +72,14 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
         rows = "values" if result.orders is None else "values, stages and micro-batches"
         told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines: remat decisions lists all {rows}"]
     yield from told
+    checkpoints = checkpoint_words(result, None if all_of_them else MOST_RANGES)
+    if checkpoints:
+        yield checkpoints
     yield from _unused(result)
     kept = [sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT]
     yield from kept
     if any(group.unit == "stages" for group in groups):
-        yield from _complete([*listed, *told, *kept])
+        yield from _complete([*listed, *told, checkpoints, *kept])
 
 
 def main_decision(result: Result) -> str:
