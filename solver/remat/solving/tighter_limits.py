@@ -22,7 +22,7 @@ from remat.solving.portfolio_answers import Answer
 from remat.solving.time_guard import guarded
 from remat.units import format_size
 
-MOST_LIMITS = 4
+MOST_LIMITS = 6
 """Maximum number of smaller limits that are tried for each memory; algorithms that improve until they stop run once."""
 
 Select = Callable[[Problem], Sequence[Candidate]]
