@@ -151,11 +151,11 @@ class _Portfolio:
             self._ask(candidate, share=EARLY_SHARE)
         rest = chosen.others + chosen.covered if self._asks_others else ()
         self._in_turn(self._ordered(chosen.ending), left=len(chosen.anytime) or min(1, len(rest)))
-        self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
+        stopped = self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
         if self.hopeless:
             return
         covers = Counter(name for one in chosen.every for name in one.algorithm.covered_by)
-        stopped = self._ask_others(chosen.others, covers, after=len(chosen.covered))
+        stopped += self._ask_others(chosen.others, covers, after=len(chosen.covered))
         stopped += self._ask_others(chosen.covered, covers)
         self._ask_longer(stopped if self._asks_others else [])
 
@@ -300,8 +300,8 @@ class _Portfolio:
         for k, candidate in enumerate(listed):
             self._ask(candidate, share=1 / (len(listed) - k + left))
 
-    def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
-        """Run all candidates for a while, and then the best one for the remaining time.
+    def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> list[Answer]:
+        """Run all candidates for a while, and then the best one for the remaining time; return the others it stopped.
 
         The best candidate of the first round gets at least half of the time, and each next one most of the rest.
         Candidates whose schedules are equally good share this time.
@@ -314,10 +314,9 @@ class _Portfolio:
             small = len(self.problem.graph.tasks) <= SMALL
             leaves = 1 / COMMITTED - 1 if others and self._asks_others else 0
             self._in_turn(sorted(listed, key=lambda one: small and one.algorithm.guarantee != "exact"), left=leaves)
-            return
+            return []
         unfinished = self._explore(listed, EXPLORATION)
-        if self.best is None and not self.hopeless:
-            self._explore(others, EXPLORATION)
+        early = self._explore(others, EXPLORATION) if self.best is None and not self.hopeless else []
         late = [entry for entry in unfinished if self._is_late(entry[1])]
         if late:
             known = [entry for entry in unfinished if entry not in late]
@@ -333,6 +332,7 @@ class _Portfolio:
             if k == len(ranked) - 1 and others and self._asks_others:
                 share = COMMITTED  # as of a single candidate
             self._ask(candidate, share=share, again=True)
+        return [answer for _, answer in early]
 
     @staticmethod
     def _share_of(candidate: Candidate, answer: Answer, after: Sequence[tuple[Candidate, Answer]]) -> float:
