@@ -10,6 +10,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.graph.typed_work import typed_share
 from remat.units import LARGEST_TOTAL, Number
 
 
@@ -269,6 +270,7 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     With one processor, the bound is the time of everything that must run. With several, it is the larger of the
     critical path and that time divided by the sum of the processors' speeds. A task on p processors takes time/p^alpha
     at the speed of the slowest one. Since alpha <= 1, this never reduces its work. (No processor is faster than 1.)
+    Times by type divide among the types (`typed_share`).
 
     If all runs take multiples of an integer step, the quotient is rounded up to such a multiple: some processor is busy
     for at least the quotient, and for a multiple of the step.
@@ -285,6 +287,7 @@ def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks, *, whol
     Streams pass `whole` False: a processor's share per sample need not be an integer.
     """
     share = _work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)
+    share = max(share, typed_share(graph, machine, needed.forced & graph.on_processors))
     return as_time(share, step=_run_step(graph, machine) if whole else 0)
 
 

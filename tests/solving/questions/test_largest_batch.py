@@ -322,3 +322,26 @@ def test_the_instance_of_the_batch_can_be_saved(tmp_path):
     save_instance(found.answer.instance, path)
     found.save(tmp_path / "schedule.json")
     assert remat.verify(path, tmp_path / "schedule.json").ok
+
+
+def with_parameters_at_the_host():
+    """Return a chain whose parameters come from a host: that takes as long for a small batch."""
+    stage = {"forward_time": 2, "backward_time": 4, "output_size": 1, "saved_size": 1, "parameter_size": 40}
+    links = [{"source": "host", "target": "gpu", "bandwidth": 4}, {"source": "gpu", "target": "host", "bandwidth": 4}]
+    machine = {
+        "memories": [{"name": "gpu"}, {"name": "host"}],
+        "processors": [{"name": "p", "memory": "gpu"}],
+        "links": links,
+    }
+    given = {"schema": "remat.instance/3", "kind": "chain", "input_size": 1, "stages": [stage] * 3}
+    return given | {"machine": machine, "parameter_memory": "host"}
+
+
+def test_a_larger_batch_may_have_less_overhead():
+    given = with_parameters_at_the_host()
+    alone = remat.solve(given, budget={"gpu": 200})
+    assert alone.overhead > 0.35
+    found = remat.largest_batch(given, budget={"gpu": 200}, max_overhead="35%", time_limit=3)
+    assert found.answer.value is not None
+    assert found.answer.value > 1
+    assert found.overhead <= 0.35

@@ -86,7 +86,9 @@ def largest_batch(
     Notes
     -----
     O(log(largest conceivable batch)) solves: the memory bound of the scaled instance gives the upper end without a
-    solve. A schedule for a batch is also one for each smaller batch.
+    solve. A schedule for a batch is also one for each smaller batch. Its overhead may be more there: what moves
+    parameters takes as long for a small batch. Where no batch meets a limit of the overhead so far, powers of two are
+    tried, the largest first.
     """
     problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
@@ -180,7 +182,25 @@ class _Batches:
             self._try(self._next(self.low, self.high))
         if self.low == 0 and self.refusal is None and not self.effort.stopped:
             self._try(1)
+        if self.low == 0 and self.limits.overhead is not None:
+            self._try_powers(high)
         self._quicken()
+
+    def _try_powers(self, high: int) -> None:
+        """Try powers of two below a batch that no memory holds, until one meets the limits; then bisect above it."""
+        refused = self.refusal
+        for exponent in reversed(range(1, (high - 1).bit_length())):
+            if self.effort.stopped:
+                break
+            above = min(high, 2 << exponent)
+            self.high = above
+            self._try(1 << exponent)
+            if self.low:
+                while self.high - self.low > 1 and not self.effort.stopped:
+                    self._try((self.low + self.high) // 2)
+                self.proof = None
+                return
+        self.refusal = refused or self.refusal
 
     def _quicken(self) -> None:
         """Search for the fastest schedule of the portfolio at the found batch, in the remaining time."""
@@ -222,8 +242,8 @@ class _Batches:
             return
         self.high, self.refusal = batch, (problem.instance, answer)
         self.proof = limit.refuted_by(answer)
-        if self.limits.overhead is not None and not self.built and any(link.latency for link in self.machine.links):
-            self.proof = None  # latencies weigh less in a larger batch: its overhead may be less
+        if self.limits.overhead is not None and not self.built and self.machine.links:
+            self.proof = None  # latencies and parameters weigh less in a larger batch: its overhead may be less
 
     def _answer(self, problem: Problem, member: registry.Algorithm | None, limit: Limit | None) -> Answered:
         """Solve for a batch, until the limit is met."""

@@ -261,8 +261,8 @@ def test_auto_takes_the_quickest_that_fits():
         ("chimera", {"devices": 3, "copies": 2}, "3"),
         ("chimera", {}, '"copies": 2'),
         ("zb-h1", {}, "weight_time"),
-        ("interleaved-1f1b", {}, "8 parts .* 4 layers"),
-        ("gpipe", {"layers": 2}, "4 parts .* 2 layers"),
+        ("interleaved-1f1b", {}, "8 stages .* 4 layers"),
+        ("gpipe", {"layers": 2}, "4 stages .* 2 layers"),
     ],
 )
 def test_what_a_schedule_is_not_for(algorithm, changed, message):
