@@ -84,7 +84,10 @@ def _notes(orders: Orders, layout: Layout, devices: list[str], largest: int) -> 
         own = ", ".join(f"{stages[0]} to {stages[-1]}" for stages in layout.copies[:8])
         yield f"the orders have {len(layout.copies)} copies of the model, as stages {own}; PyTorch supports one"
     if any(stage.recompute for stage in orders.stages):
-        yield "a CSV cannot express recomputation: the stages must recompute their layers themselves"
+        yield (
+            "a CSV cannot express recomputation: the stages must recompute their layers themselves "
+            "(pipe-plan with recompute=none plans without)"
+        )
     uneven = first_uneven(orders)
     if uneven is not None:
         yield (

@@ -88,7 +88,9 @@ def _rows(one: Examined, other: Examined) -> Iterator[tuple[str, str, str, str]]
 
 
 def _algorithm(examined: Examined) -> str:
-    return shown_name(str(examined.document.get("algorithm") or "-"))
+    name, given = examined.document.get("algorithm"), examined.document.get("options")
+    options = ", ".join(f"{key}={value}" for key, value in given.items()) if isinstance(given, dict) else ""
+    return shown_name(f"{name} ({options})" if name and options else str(name or "-"))
 
 
 def _verdict(examined: Examined) -> str:
