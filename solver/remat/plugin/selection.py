@@ -179,14 +179,9 @@ def with_little_work(problem: Problem) -> list[Candidate]:
 
 
 def with_little_time(problem: Problem, *, small: int) -> list[Candidate]:
-    """Return the algorithms that take little time; in graphs of up to `small` tasks, these include all that end.
-
-    In graphs of up to a third of this, they are all that always run.
-    """
-    chosen, tasks = candidates(problem), len(problem.graph.tasks)
-    if 3 * tasks <= small:
-        return [*chosen.asked]
-    more = [*chosen.ending, *with_little_work(problem)] if tasks <= small else []
+    """Return the algorithms that take little time; in graphs of up to `small` tasks, these include all that end."""
+    chosen = candidates(problem)
+    more = [*chosen.ending, *with_little_work(problem)] if len(problem.graph.tasks) <= small else []
     return [*chosen.early, *chosen.cheap, *more]
 
 

@@ -8,7 +8,6 @@ is one byte below that peak.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ from remat.solving.time_guard import guarded
 from remat.units import format_size
 
 MOST_LIMITS = 6
-"""Maximum number of smaller limits that are tried for each memory; algorithms that improve until they stop run once."""
+"""Maximum number of smaller limits that are tried for each memory."""
 
 Select = Callable[[Problem], Sequence[Candidate]]
 """The algorithms to run on a problem: with less memory, others may suit it."""
@@ -55,7 +54,6 @@ def tightened(
     for memory in problem.machine.memories:
         if memory.capacity is None:
             continue
-        asked = Counter[str]()
         limit, needs = memory.capacity, {one.candidate.key: _need(one, memory.name) for one in answers}
         for _ in range(MOST_LIMITS):
             limit = max((size for need in needs.values() for size in (need, need - 1) if size < limit), default=-1)
@@ -63,10 +61,8 @@ def tightened(
                 break
             other = problem.with_capacities({memory.name: limit})
             for candidate in select(other):
-                most = 1 if candidate.algorithm.anytime else MOST_LIMITS
-                if needs.get(candidate.key, limit) < limit or asked[candidate.key] >= most:
+                if needs.get(candidate.key, limit) < limit:
                     continue
-                asked[candidate.key] += 1
                 answer = ask(other, candidate)  # none, once the time is over
                 needs[candidate.key] = _need(answer, memory.name)
                 makespan = None if answer is None else answer.result.makespan
