@@ -389,8 +389,7 @@ def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
     """Format a size in decimal units, so that reading it back gives at least (`up`) or at most the size."""
     if (units is not None and units.memory == "unit") or size < 1000:
         return str(size)
-    power = min((len(str(size)) - 1) // 3, 6)
-    return f"{_rounded_to(size, 1000**power, up=up)} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+    return _limited(size, 1000, up=up)
 
 
 def budget_to_paste(size: int, units: Units | None = None, *, exact: bool = False) -> str:
@@ -414,7 +413,7 @@ def budget_to_paste(size: int, units: Units | None = None, *, exact: bool = Fals
 
 
 def _decimal_to_paste(size: int, digits: int) -> str:
-    power = min((len(str(size)) - 1) // 3, 6)
+    power = _power_of(size, 1000)
     return f"{_rounded_to(size, 1000**power, up=True, digits=digits)}{_NAMES[1000][power]}"
 
 

@@ -29,7 +29,7 @@ from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
 from remat.solving.named_budget import NAMED_SHARE, at, insufficient, may_fail, trial
 from remat.solving.portfolio_answers import Answer, longest, refuted, remarks
-from remat.solving.portfolio_untried import MOST_ASKED_OTHERS, untried
+from remat.solving.portfolio_untried import GROWTH, MOST_ASKED_OTHERS, untried
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
@@ -60,8 +60,8 @@ NEAR = 0.1
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """Terminations of algorithms that could have continued."""
 
-GROWTH, GAIN = 4, 0.001
-"""Factor between the work of a round of deepening and the next one, and share of the makespan that counts as a gain."""
+GAIN = 0.001
+"""Share of the makespan that counts as a gain."""
 
 IDLE_ROUNDS, IDLE_ROUNDS_WITHIN = 1, 3
 """Rounds of deepening without a gain after which it ends: by default, and within a time limit that the user set."""
@@ -266,7 +266,8 @@ class _Portfolio:
         if self.best is None or self.settled or len(self.problem.graph.tasks) > MOST_TIGHTENED:
             return
         select = partial(selection.with_little_time, small=SMALL)
-        for answer in tightened(self.problem, list(self.answers), select, self._ask_with_less, self.context):
+        known, ask = list(self.answers), self._ask_with_less
+        for answer in tightened(self.problem, known, select, ask, self._failed, self.context):
             self.answers.append(answer)
             self._report(answer.result)
 

@@ -13,8 +13,11 @@ from remat.solving.portfolio_answers import Answer
 MOST_ASKED_OTHERS = 50_000
 """Most tasks for which algorithms for other instances are asked in the time that is left."""
 
-FACTORS = (4, 16, 64)
-"""Multiples of their work with which the best searchers run again within a time limit."""
+GROWTH = 4
+"""Factor between the work of a round in which the best searchers run deeper, and the next one."""
+
+FACTORS = tuple(GROWTH**k for k in (1, 2, 3))
+"""Multiples of their work in the first rounds within a time limit."""
 
 
 def untried(problem: Problem, asked: Set[str], searchers: Iterable[Answer]) -> Untried:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
-from remat.errors import ClaimError
+from remat.errors import AlgorithmError
 from remat.plugin.context import Context
 from remat.plugin.problem import Problem
+from remat.plugin.registry import Algorithm
 from remat.plugin.selection import Candidate
 from remat.solving.conclusion import conclude
 from remat.solving.portfolio_answers import Answer
-from remat.solving.time_guard import guarded
 from remat.units import format_size
 
 MOST_LIMITS = 6
@@ -30,9 +29,12 @@ Select = Callable[[Problem], Sequence[Candidate]]
 Ask = Callable[[Problem, Candidate], Answer | None]
 """Runs an algorithm on a problem with less memory."""
 
+Failed = Callable[[Algorithm, AlgorithmError], None]
+"""Logs an algorithm whose claims do not hold."""
+
 
 def tightened(
-    problem: Problem, answers: Sequence[Answer], select: Select, ask: Ask, context: Context
+    problem: Problem, answers: Sequence[Answer], select: Select, ask: Ask, failed: Failed, context: Context
 ) -> Iterator[Answer]:
     """Yield faster schedules than those known that algorithms find with less memory, as answers for the problem.
 
@@ -42,6 +44,7 @@ def tightened(
     answers : sequence of Answer
     select : callable
     ask : callable
+    failed : callable
     context : Context
         Ends the search.
 
@@ -67,10 +70,12 @@ def tightened(
                 needs[candidate.key] = _need(answer, memory.name)
                 makespan = None if answer is None else answer.result.makespan
                 if answer is not None and makespan is not None and (best is None or makespan < best):
-                    found = _for_all_memory(problem, answer, memory.name, limit)
-                    if found is not None:
+                    try:
+                        yield _for_all_memory(problem, answer, memory.name, limit)
+                    except AlgorithmError as error:
+                        failed(answer.solver, error)
+                    else:
                         best = makespan
-                        yield found
 
 
 def _need(answer: Answer | None, memory: str) -> int:
@@ -79,7 +84,7 @@ def _need(answer: Answer | None, memory: str) -> int:
     return dict(answer.result.peak_memory).get(memory, -1) if answer is not None and solved else -1
 
 
-def _for_all_memory(problem: Problem, answer: Answer, memory: str, limit: int) -> Answer | None:
+def _for_all_memory(problem: Problem, answer: Answer, memory: str, limit: int) -> Answer:
     """Return an answer for the problem with the schedule of one with less memory, without the claims of that."""
     result = answer.result
     note = f"{answer.solver.name} found this schedule with {memory} limited to {format_size(limit, problem.units)}"
@@ -90,9 +95,5 @@ def _for_all_memory(problem: Problem, answer: Answer, memory: str, limit: int) -
         optimal_within=None,
         notes=(*answer.proposal.notes, note),
     )
-    judge = partial(conclude, problem, answer.solver, plain, result.options, seed=result.seed, verified=result)
-    try:
-        found, _ = guarded(judge, None)
-    except ClaimError:
-        return None
-    return None if found is None else replace(answer, proposal=plain, result=found)
+    found = conclude(problem, answer.solver, plain, result.options, seed=result.seed, verified=result)
+    return replace(answer, proposal=plain, result=found)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from remat.plugin import Context, Machine, PipelineInstance, Problem, Proposal
 from remat_algorithms.parallel.pipeline.device_links import are_linked
-from remat_algorithms.parallel.pipeline.device_orders import as_listed, on_device_orders, rearranged
+from remat_algorithms.parallel.pipeline.device_orders import Solve, as_listed, on_device_orders, rearranged
 
 MOST_TRIALS = 10_000
 """Maximum number of rows, complete or not, that are tried for the longest one."""
 
 
-def on_linked_devices(problem: Problem, context: Context, solve: Callable[[Problem, Context], Proposal]) -> Proposal:
+def on_linked_devices(problem: Problem, context: Context, solve: Solve) -> Proposal:
     """Solve on all devices, in several orders if they differ, or on the longest row of linked ones.
 
     The latter if some neighbours of the machine lack a link in either direction.

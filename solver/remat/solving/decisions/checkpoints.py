@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from remat.messages import noun_of
 from remat.solving.decisions.phrases import ranges, shown_size
 
 if TYPE_CHECKING:
@@ -36,5 +37,4 @@ def checkpoint_words(result: Result, most: int | None) -> str:
         return ""
     stages = ranges([stage for stage, _ in found], most=most)
     size = shown_size(sum(own.size for _, own in found), result.units)
-    one = len(found) == 1
-    return f"checkpoint the input{'' if one else 's'} of stage{'' if one else 's'} {stages} ({size})"
+    return f"checkpoint the {noun_of(len(found), 'input')} of {noun_of(len(found), 'stage')} {stages} ({size})"

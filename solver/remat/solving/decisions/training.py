@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from remat.graph.taskgraph import PARAMETERS, STATES
-from remat.messages import elided, printable
+from remat.messages import elided, noun_of, printable
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.phrases import ranges, shown_size
 
@@ -72,8 +72,7 @@ def home_words(result: Result, most: int | None) -> Iterator[str]:
         places = []
         for memory, stages in by_memory.items():
             size = sum(_size(result, f"{letter}{stage}") for stage in stages)
-            several = "s" if len(stages) > 1 else ""
-            which = f" (stage{several} {ranges(sorted(stages), most)})" if len(by_memory) > 1 else ""
+            which = f" ({noun_of(len(stages), 'stage')} {ranges(sorted(stages), most)})" if len(by_memory) > 1 else ""
             places.append(f"{shown_size(size, result.units)} in {printable(memory)}{which}")
         if places:
             told.append(f"{ROLES[letter]}: {', '.join(places)}")
